@@ -1,0 +1,135 @@
+"""Read models of incidents; :mod:`db.repository` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, func, select
+from sqlalchemy.orm import aliased
+
+from . import tables as t
+from .engine import Store
+from .history import CaseRow
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentRow:
+    """One incident; ``effect`` is head over base, ``regressions`` their number. ``machine`` is a fingerprint."""
+
+    id: str
+    title: str
+    trigger_text: str
+    state: str
+    machine: str
+    first_bad_revision: str | None
+    last_good_revision: str | None
+    effect: float | None
+    effect_low: float | None
+    effect_high: float | None
+    opened_at: float
+    updated_at: float
+    owner: str
+    evidence: dict[str, Any]
+    regressions: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionRow:
+    """One case and metric of an incident; ``ratio`` is head over base."""
+
+    case: CaseRow
+    metric: str
+    base_run: str | None
+    head_run: str | None
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    p_value: float | None
+    smallest_detectable: float | None
+    verdict: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TriageRow:
+    """One step of triage; ``from_state`` is None where the incident was opened."""
+
+    at: float
+    from_state: str | None
+    to_state: str
+    reason: str
+    author: str
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentDetail:
+    """An incident with its regressions (largest ratio first) and its triage in order of time."""
+
+    incident: IncidentRow
+    regressions: list[RegressionRow]
+    events: list[TriageRow]
+
+
+def incidents(
+    store: Store, *, states: Collection[str] | None = None, machine: str | None = None, limit: int | None = None
+) -> list[IncidentRow]:
+    """Incidents, the one updated last first."""
+    query = _incident_query().order_by(t.Incident.updated_at.desc(), t.Incident.id)
+    if states is not None:
+        query = query.where(t.Incident.state.in_(states))
+    if machine is not None:
+        query = query.where(t.Machine.fingerprint == machine)
+    if limit is not None:
+        query = query.limit(limit)
+    with store.read() as connection:
+        return [IncidentRow(*row) for row in connection.execute(query)]
+
+
+def incident(store: Store, incident_id: str) -> IncidentDetail | None:
+    """One incident with all that belongs to it, or None."""
+    base, head = aliased(t.Run), aliased(t.Run)
+    c, g, e = t.Case, t.Regression, t.TriageEvent
+    regressions: Select[Any] = (
+        select(
+            *(c.key, c.benchmark, c.version, c.operation, c.backend, c.params, c.label, c.weight),
+            *(t.Metric.name, base.name, head.name, g.ratio, g.ratio_low, g.ratio_high, g.p_value),
+            *(g.smallest_detectable, g.verdict, g.state),
+        )
+        .select_from(g)
+        .join(c, c.id == g.case_id)
+        .join(t.Metric, t.Metric.id == g.metric_id)
+        .outerjoin(base, base.id == g.base_run_id)
+        .outerjoin(head, head.id == g.head_run_id)
+        .where(g.incident_id == incident_id)
+        .order_by(g.ratio.desc(), g.id)
+    )
+    events = (
+        select(e.at, e.from_state, e.to_state, e.reason, e.author)
+        .where(e.incident_id == incident_id)
+        .order_by(e.at, e.id)
+    )
+    with store.read() as connection:
+        row = connection.execute(_incident_query().where(t.Incident.id == incident_id)).first()
+        if row is None:
+            return None
+        return IncidentDetail(
+            IncidentRow(*row),
+            [RegressionRow(CaseRow(*r[:8]), *r[8:]) for r in connection.execute(regressions)],
+            [TriageRow(*r) for r in connection.execute(events)],
+        )
+
+
+def _incident_query() -> Any:
+    i, bad, good = t.Incident, aliased(t.Revision), aliased(t.Revision)
+    count = select(func.count()).where(t.Regression.incident_id == i.id).scalar_subquery()
+    return (
+        select(
+            *(i.id, i.title, i.trigger_text, i.state, t.Machine.fingerprint, bad.name, good.name),
+            *(i.effect, i.effect_low, i.effect_high, i.opened_at, i.updated_at, i.owner, i.evidence, count),
+        )
+        .join(t.Machine, t.Machine.id == i.machine_id)
+        .outerjoin(bad, bad.id == i.first_bad_revision_id)
+        .outerjoin(good, good.id == i.last_good_revision_id)
+    )

@@ -1,0 +1,1 @@
+"""Measuring, judging and explaining attention kernels."""

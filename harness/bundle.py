@@ -1,0 +1,406 @@
+"""The bundle: JSON lines that any machine can write and any other can ingest.
+
+Every line is one object ``{"kind": ..., "schema": 1, ...fields of the record}``:
+
+=============  ==========================================================================
+``run``        :class:`harness.model.Run`; comes before what belongs to it
+``measurement``  ``run_id`` and :class:`harness.model.Measurement`
+``controls``   ``run_id`` and ``values``: metric name -> :class:`harness.model.Value`
+``end``        :class:`harness.model.RunEnd`
+=============  ==========================================================================
+
+Writing needs the standard library only (bare GPU images); reading needs msgspec, imported when reading.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from harness.model import (
+    BUNDLE_SCHEMA,
+    InfrastructureError,
+    InputError,
+    Measurement,
+    Run,
+    RunEnd,
+    Value,
+)
+
+Kind = Literal["run", "measurement", "controls", "end"]
+
+#: A longer line is no bundle line; the limit keeps reading flat in memory whatever the file is.
+MAX_LINE_BYTES = 64 * 2**20
+#: Whole numbers that every database keeps in an INTEGER column.
+MAX_COUNT = 2**31 - 1
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Controls:
+    """Frozen control kernels of one run: metric name -> value."""
+
+    run_id: str
+    values: dict[str, Value]
+
+
+Record = Run | Measurement | Controls | RunEnd
+
+
+@dataclass(frozen=True, slots=True)
+class BundleLine:
+    """One record and where it stands. ``number`` is the 1-based line; ``run_id`` the run it belongs to."""
+
+    number: int
+    kind: Kind
+    run_id: str
+    record: Record
+
+
+def encode_line(kind: Kind, record: object, **extra: object) -> bytes:
+    """One line, newline included.
+
+    Lone surrogates become their escaped text, and numbers that JSON lacks (NaN, infinities) become text in
+    ``telemetry`` and are left out of ``metrics`` with a note there, so that no measurement is lost to them.
+    Raises ``ValueError`` where such a number stands anywhere else.
+    """
+    line: dict[str, object] = {"kind": kind, "schema": BUNDLE_SCHEMA, **extra, **_fields(record)}
+    try:
+        text = _dumps(line)
+    except ValueError:
+        text = _dumps(_without_non_finite(line))
+    if _SURROGATE.search(text):
+        text = _SURROGATE.sub(lambda m: f"\\\\u{ord(m.group()):04x}", text)
+    return text.encode() + b"\n"
+
+
+class BundleWriter:
+    """Appends records to a bundle; several processes may write to one file.
+
+    Each line is one write on an ``O_APPEND`` descriptor under an advisory lock, so lines never mix. A line that
+    does not fit on the disk is taken back whole. A line that a killed process left half-written is moved to
+    ``PATH.cut`` when the file is next opened for writing; ``recovered`` then says so.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Open ``path`` for appending, creating it. Raises InputError for a folder or a missing parent."""
+        self.path = Path(path)
+        self.recovered: str | None = None
+        try:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            if error.errno in (errno.EISDIR, errno.ENOENT, errno.ENOTDIR):
+                raise InputError(
+                    f"{self.path}: cannot write a bundle here ({error.strerror}); name a file in an existing folder"
+                ) from error
+            raise _write_failed(self.path, error) from error
+        with self._locked():
+            self._move_cut_line()
+
+    def run(self, run: Run) -> None:
+        """Write the head of a run; before its measurements."""
+        self._append(encode_line("run", run))
+
+    def measurement(self, run_id: str, measurement: Measurement) -> None:
+        """Write one measurement of run ``run_id``."""
+        self._append(encode_line("measurement", measurement, run_id=run_id))
+
+    def controls(self, run_id: str, values: Mapping[str, Value]) -> None:
+        """Write the values of the control kernels, metric name -> value."""
+        self._append(encode_line("controls", Controls(run_id, dict(values))))
+
+    def end(self, end: RunEnd) -> None:
+        """Close a run and force the file to the disk."""
+        self._append(encode_line("end", end))
+        self.sync()
+
+    def sync(self) -> None:
+        """Force what was written to the disk."""
+        try:
+            os.fsync(self._fd)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # pipes and the like have nothing to force
+                raise _write_failed(self.path, error) from error
+
+    def close(self) -> None:
+        """Close the descriptor; may be called again."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _t: type[BaseException] | None, _e: BaseException | None, _b: TracebackType | None) -> None:
+        self.close()
+
+    def _append(self, line: bytes) -> None:
+        with self._locked():
+            start = os.fstat(self._fd).st_size
+            try:
+                written = os.write(self._fd, line)
+                if written != len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError as error:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._fd, start)
+                raise _write_failed(self.path, error) from error
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        # Some network file systems know no locks; single appends are still whole on those that matter.
+        with contextlib.suppress(OSError):
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def _move_cut_line(self) -> None:
+        size = os.fstat(self._fd).st_size
+        end = size
+        tail = b""
+        while end > 0 and b"\n" not in tail:
+            start = max(0, end - 65536)
+            tail = os.pread(self._fd, end - start, start) + tail
+            end = start
+        cut = tail[tail.rfind(b"\n") + 1 :]
+        if not cut:
+            return
+        if _is_complete(cut):
+            os.write(self._fd, b"\n")
+            return
+        aside = self.path.with_name(self.path.name + ".cut")
+        with aside.open("ab") as file:
+            file.write(cut + b"\n")
+        os.ftruncate(self._fd, size - len(cut))
+        self.recovered = f"{self.path}: its last line was cut off and is kept in {aside}"
+
+
+class BundleReader:
+    """Iterates over a bundle line by line; memory does not grow with the file.
+
+    A last line that was cut off (no newline, not complete) is kept in ``truncated`` and named in ``warnings``
+    once the iteration has ended. Any other bad line raises InputError naming ``file:line`` and the field.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.truncated: bytes | None = None
+        self.warnings: list[str] = []
+
+    def __iter__(self) -> Iterator[BundleLine]:
+        decode = _decoder()
+        self.truncated = None
+        self.warnings = []
+        try:
+            with self.path.open("rb") as file:
+                number = 0
+                while raw := file.readline(MAX_LINE_BYTES + 1):
+                    number += 1
+                    if number == 1:
+                        raw = raw.removeprefix(b"\xef\xbb\xbf")
+                    if not raw.strip():
+                        continue
+                    try:
+                        line = decode(number, raw)
+                    except ValueError as error:
+                        if not raw.endswith(b"\n") and _may_be_cut(raw):
+                            self._keep_truncated(number, raw)
+                            return
+                        raise InputError(f"{self.path}:{number}: {error}") from error
+                    yield line
+        except OSError as error:
+            raise InputError(
+                f"{self.path}: cannot read this bundle ({error.strerror}); give the path of a readable file"
+            ) from error
+
+    def _keep_truncated(self, number: int, raw: bytes) -> None:
+        self.truncated = raw
+        self.warnings.append(
+            f"{self.path}:{number}: the last line is cut off after {len(raw)} bytes (truncated) and was left out; "
+            "the run it belongs to can be resumed"
+        )
+
+
+def read_bundle(path: str | os.PathLike[str]) -> BundleReader:
+    """A streaming reader of the bundle at ``path``; see :class:`BundleReader`."""
+    return BundleReader(path)
+
+
+def bundle_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of one line."""
+    import msgspec
+
+    records: dict[str, type] = {"run": Run, "measurement": Measurement, "controls": Controls, "end": RunEnd}
+    refs, components = msgspec.json.schema_components(records.values(), ref_template="#/$defs/{name}")
+    branches = []
+    for kind, ref in zip(records, refs, strict=True):
+        head: dict[str, Any] = {"kind": {"const": kind}, "schema": {"const": BUNDLE_SCHEMA}}
+        required = ["kind", "schema"]
+        if kind == "measurement":
+            head["run_id"] = {"type": "string"}
+            required.append("run_id")
+        branches.append({"allOf": [{"type": "object", "properties": head, "required": required}, ref]})
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "attnwatch bundle, one line",
+        "oneOf": branches,
+        "$defs": dict(sorted(components.items())),
+    }
+
+
+def write_schema(path: str | os.PathLike[str]) -> None:
+    """Write :func:`bundle_schema` as the published file."""
+    Path(path).write_text(json.dumps(bundle_schema(), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _fields(record: object) -> dict[str, object]:
+    return {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}  # type: ignore[arg-type]
+
+
+def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value):
+        return _fields(value)
+    if callable(item := getattr(value, "item", None)):  # numpy scalars
+        return item()
+    raise TypeError(f"{type(value).__name__} has no place in a bundle")
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _without_non_finite(line: dict[str, object]) -> dict[str, object]:
+    telemetry, metrics = line.get("telemetry"), line.get("metrics")
+    if not isinstance(telemetry, dict) or not isinstance(metrics, dict):
+        return line
+    noted = {k: repr(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in telemetry.items()}
+    kept: dict[str, object] = {}
+    for name, value in metrics.items():
+        if math.isfinite(value.value):
+            # An interval may be open at one side; its finite end is worth keeping.
+            ends = {k: e if (e := getattr(value, k)) is None or math.isfinite(e) else None for k in ("low", "high")}
+            kept[name] = dataclasses.replace(value, **ends)
+        else:
+            noted[f"non_finite.{name}"] = repr(float(value.value))
+    return {**line, "telemetry": noted, "metrics": kept}
+
+
+def _write_failed(path: Path, error: OSError) -> InfrastructureError:
+    remedy = {
+        errno.ENOSPC: "free some space or choose another place with --out",
+        errno.EDQUOT: "raise the quota or choose another place with --out",
+        errno.EFBIG: "the limit on file sizes is reached; raise it or choose another place with --out",
+        errno.EROFS: "the file system is read-only; choose another place with --out",
+        errno.EACCES: "permission is missing; choose another place with --out",
+    }.get(error.errno or 0, "choose another place with --out")
+    return InfrastructureError(f"{path}: cannot write the bundle ({error.strerror}); {remedy}")
+
+
+def _is_complete(raw: bytes) -> bool:
+    try:
+        json.loads(raw)
+    except ValueError:
+        return False
+    return True
+
+
+def _may_be_cut(raw: bytes) -> bool:
+    # A file of another kind may lack a final newline too; only the start of an object (or the zeros that a power
+    # failure leaves) can be a line of ours that was cut off. A complete object that is wrong was not cut off.
+    return len(raw) <= MAX_LINE_BYTES and raw[:1] in (b"{", b"\0") and not _is_complete(raw)
+
+
+def _decoder() -> Callable[[int, bytes], BundleLine]:
+    """A function from (line number, bytes) to a checked line; it raises ``ValueError`` naming the field."""
+    import msgspec
+
+    class Head(msgspec.Struct):
+        kind: str
+        schema: int
+        run_id: str = ""
+
+    head = msgspec.json.Decoder(Head)
+    decoders: dict[str, Callable[[bytes], Record]] = {
+        "run": msgspec.json.Decoder(Run).decode,
+        "measurement": msgspec.json.Decoder(Measurement).decode,
+        "controls": msgspec.json.Decoder(Controls).decode,
+        "end": msgspec.json.Decoder(RunEnd).decode,
+    }
+
+    def decode(number: int, raw: bytes) -> BundleLine:
+        if len(raw) > MAX_LINE_BYTES:
+            raise ValueError(f"longer than {MAX_LINE_BYTES} bytes: not a line of a bundle")
+        try:
+            top = head.decode(raw)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"not a bundle record: {error}") from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"not valid JSON ({error}); a bundle holds one JSON object per line") from error
+        if top.schema > BUNDLE_SCHEMA:
+            raise ValueError(
+                f"field schema: {top.schema} is newer than {BUNDLE_SCHEMA}, the newest this attnwatch reads; "
+                "upgrade attnwatch"
+            )
+        if top.schema < 1:
+            raise ValueError(f"field schema: {top.schema} is not a bundle schema (they start at 1)")
+        if (decoder := decoders.get(top.kind)) is None:
+            raise ValueError(f"field kind: {top.kind!r} is none of {', '.join(decoders)}")
+        try:
+            record = decoder(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"bad {top.kind} record: {error}") from error
+        run_id = record.id if isinstance(record, Run) else top.run_id
+        if not run_id:
+            raise ValueError(f"bad {top.kind} record: its run id is empty or missing")
+        _check(record)
+        return BundleLine(number, top.kind, run_id, record)  # type: ignore[arg-type]
+
+    return decode
+
+
+def _check(record: Record) -> None:
+    """Limits that the types do not state. Raises ``ValueError`` naming the field."""
+    if isinstance(record, Measurement):
+        params = record.case.workload.params
+        if not all(map(str.isidentifier, params)):
+            name = next(n for n in params if not n.isidentifier())
+            raise ValueError(f"field case.workload.params: the name {name!r} is not an identifier")
+        _check_count("attempt", record.attempt, 1)
+        for key, count in record.discarded.items():
+            _check_count(f"discarded.{key}", count)
+        for key, value in record.metrics.items():
+            if not 0 <= value.n <= MAX_COUNT:
+                _check_count(f"metrics.{key}.n", value.n)
+    elif isinstance(record, Run):
+        _check_count("planned", record.planned)
+        _check_count("environment.threads", record.environment.threads)
+    elif isinstance(record, RunEnd):
+        _check_count("measured", record.measured)
+    else:
+        for key, value in record.values.items():
+            _check_count(f"values.{key}.n", value.n)
+
+
+def _check_count(field: str, count: int, least: int = 0) -> None:
+    if not least <= count <= MAX_COUNT:
+        raise ValueError(f"field {field}: {count} is not between {least} and {MAX_COUNT}")
+
+
+if __name__ == "__main__":
+    write_schema(sys.argv[1] if len(sys.argv) > 1 else "docs/bundle.schema.json")

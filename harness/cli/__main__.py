@@ -1,0 +1,5 @@
+"""``python -m harness.cli`` is ``attnwatch``."""
+
+from . import main
+
+main()

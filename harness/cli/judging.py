@@ -1,0 +1,101 @@
+"""compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from harness.model.terms import Exit, InputError
+
+from .common import DeviceOption, JsonOption, SuiteOption, WhereOption, note, print_json, seconds
+
+Pairs = list[str] | None
+
+
+def compare(
+    base: Annotated[
+        str | None, typer.Option("--base", metavar="REF", help="Revision of kernels to compare with.")
+    ] = None,
+    head: Annotated[str | None, typer.Option("--head", metavar="REF", help="The working tree by default.")] = None,
+    base_python: Annotated[str | None, typer.Option("--base-python", metavar="PATH")] = None,
+    head_python: Annotated[str | None, typer.Option("--head-python", metavar="PATH")] = None,
+    base_env: Annotated[Pairs, typer.Option("--base-env", metavar="K=V")] = None,
+    head_env: Annotated[Pairs, typer.Option("--head-env", metavar="K=V")] = None,
+    csv: Annotated[str | None, typer.Option("--csv", metavar="FILE", help="Samples: case,side,value.")] = None,
+    suite: SuiteOption = "smoke",
+    backend: Annotated[Pairs, typer.Option("--backend", metavar="GLOB|MODULE:FUNCTION")] = None,
+    where: WhereOption = None,
+    relevant: Annotated[float, typer.Option("--relevant", help="Smallest relative change worth telling.")] = 0.02,
+    device: DeviceOption = None,
+    budget: Annotated[str | None, typer.Option("--budget", metavar="TIME")] = None,
+    json_out: JsonOption = False,
+) -> None:
+    """Interleaved A/B of two revisions, interpreters or environments, or of samples in a file."""
+    from harness.compare import adverse, compare_csv, compare_sides, sides
+    from harness.detection.ab import ABOptions
+
+    if not 0 < relevant < 10:
+        raise InputError(f"--relevant: {relevant} must lie between 0 and 10")
+    judge = ABOptions(relevant=relevant)
+    if csv is not None:
+        report = compare_csv(csv, judge)
+        if json_out:
+            print_json(report)
+        else:
+            _print_csv(report)
+        raise typer.Exit(int(Exit.FINDING if adverse(report) else Exit.CLEAN))
+
+    from harness.device import resolve_device
+    from harness.locks import sweep_lock
+    from harness.model import MeasureOptions
+    from harness.selection import select
+
+    from .progress import bar
+
+    chosen = resolve_device(device)
+    a, b = sides(
+        Path.cwd(),
+        chosen,
+        refs=(base, head),
+        pythons=(base_python, head_python),
+        variables=(base_env or (), head_env or ()),
+    )
+    cases = select(suite, backend or (), where)
+    with sweep_lock(chosen, "attnwatch compare"), bar() as shown:
+        show = None if shown is None else lambda i, n, case: shown.show(i, n, f"{case.backend} {case.workload.label}")
+        report = compare_sides(a, b, cases, MeasureOptions(), judge, budget_s=seconds(budget), progress=show)
+    if json_out:
+        print_json(report)
+    else:
+        _print_sides(report)
+    raise typer.Exit(int(Exit.FINDING if report["adverse"] else Exit.CLEAN))
+
+
+def _print_csv(report: dict[str, Any]) -> None:
+    for name, c in report["cases"].items():
+        low, high = c["ratio_ci"]
+        print(
+            f"{c['verdict']:<10} {c['ratio']:.4f} [{low:.4f}, {high:.4f}]  sees {c['smallest_detectable']:.1%}  {name}"
+        )
+
+
+def _print_sides(report: dict[str, Any]) -> None:
+    print(f"base: {report['base']}   head: {report['head']}")
+    told = [c for c in report["cases"] if c["verdict"] or c["base_status"] != c["head_status"]]
+    for c in sorted(told, key=lambda c: -(c["ratio"] or 1e9)):
+        shape = " ".join(f"{k}={v}" for k, v in c.items() if k in _SHAPE)
+        if c["verdict"] is None:
+            print(f"{c['base_status']} -> {c['head_status']}  {c['backend']} {shape}: {c['detail']}")
+        else:
+            interval = f"[{c['ratio_low']:.3f}, {c['ratio_high']:.3f}]"
+            print(f"{c['verdict']:<10} {c['ratio']:.3f} {interval}  {c['backend']} {shape}")
+    quiet = len(report["cases"]) - len(told)
+    if quiet:
+        note(f"{quiet} cases cannot run on this device")
+    if report["left_out"]:
+        note(f"{len(report['left_out'])} cases were left out when the budget ended")
+
+
+_SHAPE = {"batch", "heads_q", "heads_kv", "q_len", "kv_len", "head_dim", "dtype", "causal", "direction", "page_size"}

@@ -1,0 +1,195 @@
+"""The operations that can be measured. One line in ``_OPERATIONS`` adds one.
+
+An operation makes the inputs that the ruler owns and says how much work they are. Which function runs on them
+is the backend's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from harness.model import Params, Workload, content_key
+
+from .counting import ITEMSIZE, Span, Work, work
+from .masks import MASKS, allowed_by
+from .params import ParamError, choice, dtype_name, flag, integer, lengths, optional_integer, optional_number
+
+if TYPE_CHECKING:
+    import torch
+
+ALIGNMENTS = ("bottom_right", "top_left")
+DIRECTIONS = ("fwd", "bwd")
+LAYOUTS = ("bhsd", "bshd", "expanded_kv")
+
+
+@dataclass
+class Inputs:
+    """Arguments of one call: ``tensors`` go by position in order, ``options`` by keyword.
+
+    ``bytes`` counts each storage once, tensors among the options included.
+    """
+
+    tensors: dict[str, torch.Tensor]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def call(self, function: Callable[..., Any]) -> Any:
+        """The result of ``function`` on these arguments."""
+        return function(*self.tensors.values(), **self.options)
+
+    def everything(self) -> list[torch.Tensor]:
+        """All tensors, positional ones first."""
+        import torch
+
+        return [*self.tensors.values(), *(v for v in self.options.values() if isinstance(v, torch.Tensor))]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the distinct storages behind the tensors."""
+        storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in self.everything()}
+        return sum(storages.values())
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``make`` builds inputs from (params, seed, device); ``spans`` lists the sequences for counting.
+
+    Both raise :class:`harness.measuring.params.ParamError` for parameters that cannot be used.
+    """
+
+    name: str
+    make: Callable[[Params, int, str], Inputs]
+    spans: Callable[[Params], list[Span]]
+
+    def work(self, params: Params) -> Work:
+        """Exact work of the pass that ``direction`` names."""
+        return work(
+            self.spans(params),
+            heads_q=integer(params, "heads_q"),
+            heads_kv=integer(params, "heads_kv"),
+            head_dim=integer(params, "head_dim"),
+            itemsize=ITEMSIZE[dtype_name(params)],
+            backward=is_backward(params),
+        )
+
+    def inputs(self, params: Params, seed: int, device: str) -> Inputs:
+        """Inputs that depend on workload and seed only, not on backend, device or what ran before."""
+        heads_q, heads_kv = integer(params, "heads_q"), integer(params, "heads_kv")
+        if heads_q % heads_kv:
+            raise ParamError(f"parameter heads_q: {heads_q} is no multiple of heads_kv {heads_kv}")
+        shapes = {k: v for k, v in params.items() if k != "direction"}
+        return self.make(params, int(content_key(self.name, shapes, seed)[:12], 16), device)
+
+
+def is_backward(params: Params) -> bool:
+    """Whether the pass measured is the backward one; absent means forward."""
+    return choice(params, "direction", DIRECTIONS, "fwd") == "bwd"
+
+
+def operation_of(workload: Workload) -> Operation:
+    """The registered operation, or :class:`ParamError` that lists what there is."""
+    found = OPERATIONS.get(workload.operation)
+    if found is None:
+        raise ParamError(f"operation {workload.operation!r} is none of {', '.join(OPERATIONS)}")
+    return found
+
+
+def _attention_spans(params: Params) -> list[Span]:
+    batch, q_len, kv_len = (integer(params, n) for n in ("batch", "q_len", "kv_len"))
+    kind = choice(params, "mask", MASKS, "none")
+    common = {
+        "causal": flag(params, "causal"),
+        "causal_alignment": choice(params, "causal_alignment", ALIGNMENTS, "bottom_right"),
+        "window": optional_integer(params, "window"),
+    }
+    mask = allowed_by(kind, batch, q_len, kv_len)
+    if mask is None:
+        return [Span(q_len, kv_len, count=batch, **common)]  # type: ignore[arg-type]
+    copies = batch if mask.shape[0] == 1 else 1
+    return [Span(q_len, kv_len, count=copies, mask=m, **common) for m in mask]  # type: ignore[arg-type]
+
+
+def _ragged_spans(params: Params) -> list[Span]:
+    causal, window = flag(params, "causal"), optional_integer(params, "window")
+    pairs = zip(lengths(params, "q_lens"), lengths(params, "kv_lens"), strict=True)
+    return [Span(q, k, causal=causal, window=window) for q, k in pairs]
+
+
+def _common_options(params: Params) -> dict[str, Any]:
+    """Keywords that every operation knows; optional ones only where the workload sets them."""
+    options: dict[str, Any] = {"causal": flag(params, "causal")}
+    if (window := optional_integer(params, "window")) is not None:
+        options["window"] = window
+    for name in ("softcap", "scale"):
+        if (number := optional_number(params, name)) is not None:
+            options[name] = number
+    return options
+
+
+def _attention(params: Params, seed: int, device: str) -> Inputs:
+    from . import inputs
+
+    batch, heads_q, heads_kv = (integer(params, n) for n in ("batch", "heads_q", "heads_kv"))
+    q_len, kv_len, dim = (integer(params, n) for n in ("q_len", "kv_len", "head_dim"))
+    layout = choice(params, "layout", LAYOUTS, "bhsd")
+    dtype = dtype_name(params)
+    made = inputs.Maker(seed, device)
+    q = made.heads(batch, heads_q, q_len, dim, dtype, layout)
+    k = made.heads(batch, heads_kv, kv_len, dim, dtype, layout, shared=layout == "expanded_kv")
+    v = made.heads(batch, heads_kv, kv_len, dim, dtype, layout, shared=layout == "expanded_kv")
+    options = _common_options(params)
+    if params.get("causal_alignment") is not None:
+        options["causal_alignment"] = choice(params, "causal_alignment", ALIGNMENTS)
+    kind = choice(params, "mask", MASKS, "none")
+    if kind != "none":
+        options["mask"] = made.mask(kind, batch, q_len, kv_len, dtype)
+    return Inputs({"q": q, "k": k, "v": v}, options)
+
+
+def _varlen(params: Params, seed: int, device: str) -> Inputs:
+    from . import inputs
+
+    heads_q, heads_kv, dim = (integer(params, n) for n in ("heads_q", "heads_kv", "head_dim"))
+    q_lens, kv_lens, dtype = lengths(params, "q_lens"), lengths(params, "kv_lens"), dtype_name(params)
+    made = inputs.Maker(seed, device)
+    tensors = {
+        "q": made.normal((sum(q_lens), heads_q, dim), dtype),
+        "k": made.normal((sum(kv_lens), heads_kv, dim), dtype),
+        "v": made.normal((sum(kv_lens), heads_kv, dim), dtype),
+    }
+    options = _common_options(params) | {
+        "cu_seqlens_q": made.offsets(q_lens),
+        "cu_seqlens_k": made.offsets(kv_lens),
+        "max_seqlen_q": max(q_lens),
+        "max_seqlen_k": max(kv_lens),
+    }
+    return Inputs(tensors, options)
+
+
+def _paged(params: Params, seed: int, device: str) -> Inputs:
+    from . import inputs
+
+    heads_q, heads_kv, dim = (integer(params, n) for n in ("heads_q", "heads_kv", "head_dim"))
+    q_lens, kv_lens, dtype = lengths(params, "q_lens"), lengths(params, "kv_lens"), dtype_name(params)
+    if any(q > k for q, k in zip(q_lens, kv_lens, strict=True)):
+        raise ParamError("parameter kv_lens: counts the new keys too, so none may be less than its q_lens")
+    made = inputs.Maker(seed, device)
+    q = made.normal((sum(q_lens), heads_q, dim), dtype)
+    pool = made.paged_cache(kv_lens, integer(params, "page_size"), heads_kv, dim, dtype)
+    options = _common_options(params) | {
+        "block_table": pool.block_table,
+        "cache_seqlens": pool.cache_seqlens,
+        "cu_seqlens_q": made.offsets(q_lens),
+        "max_seqlen_q": max(q_lens),
+    }
+    return Inputs({"q": q, "k_cache": pool.k, "v_cache": pool.v}, options)
+
+
+_OPERATIONS = (
+    Operation("attention", _attention, _attention_spans),
+    Operation("varlen_attention", _varlen, _ragged_spans),
+    Operation("paged_attention", _paged, _ragged_spans),
+)
+
+OPERATIONS: dict[str, Operation] = {o.name: o for o in _OPERATIONS}

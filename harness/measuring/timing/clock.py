@@ -1,0 +1,116 @@
+"""The interface of clocks, the account of where a case's time went, and the sampling loop."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Protocol
+
+from harness.model import Scalar, Value
+
+from .adaptive import Sampling, StopRule, median_interval, median_of
+
+Call = Callable[[], object]
+
+
+@dataclass(slots=True)
+class Account:
+    """Seconds of one case by purpose. What is none of these is the harness's own cost."""
+
+    kernel_s: float = 0.0
+    flush_s: float = 0.0
+    inputs_s: float = 0.0
+    oracle_s: float = 0.0
+
+    @contextmanager
+    def spend(self, name: str) -> Iterator[None]:
+        """Adds the time of the block to the field ``name``."""
+        start = perf_counter()
+        try:
+            yield
+        finally:
+            setattr(self, name, getattr(self, name) + perf_counter() - start)
+
+    @property
+    def total(self) -> float:
+        """All that is not harness cost."""
+        return self.kernel_s + self.flush_s + self.inputs_s + self.oracle_s
+
+
+class Clock(Protocol):
+    """Times single calls on one device."""
+
+    @property
+    def flush_bytes(self) -> int:
+        """Bytes touched before each cold sample."""
+
+    def sample(self, call: Call, account: Account, *, cold: bool) -> tuple[float, str]:
+        """Seconds of one call, and why the sample must not count ("" when it counts)."""
+
+    def once(self, call: Call, account: Account) -> tuple[object, float]:
+        """Result and seconds of one call that need not be precise, host time included, device work done."""
+
+    def telemetry(self) -> dict[str, Scalar]:
+        """Temperature, clock and the like, as far as they can be read."""
+
+
+@dataclass
+class Samples:
+    """What sampling one metric gave. ``discarded`` counts by reason the samples that could not count."""
+
+    values: list[float] = field(default_factory=list)
+    warmup: list[float] = field(default_factory=list)
+    discarded: dict[str, int] = field(default_factory=dict)
+    stop_reason: str = ""
+
+    def value(self) -> Value:
+        """Median with its 95 % interval (none below 6 samples) and the number of samples."""
+        ordered = sorted(self.values)
+        low, high = median_interval(ordered) or (None, None)
+        return Value(median_of(ordered), low, high, len(ordered))
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    """Keeps the cyclic garbage collector out of the samples."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def collect(clock: Clock, call: Call, rule: StopRule, account: Account, *, cold: bool, warmups: int = 1) -> Samples:
+    """Warms up the way it samples, then samples until ``rule`` is content. Keeps every sample.
+
+    One warm-up is enough after a gate that has called the kernel before.
+    A clock that discards everything ends by ``rule.max_samples`` attempts beyond those that counted, or by time.
+    """
+    got = Samples()
+    refused: Counter[str] = Counter()
+    state = Sampling(rule)
+    with no_collector():
+        for _ in range(warmups):
+            got.warmup.append(clock.sample(call, account, cold=cold)[0])
+        start = perf_counter()
+        while True:
+            seconds, why = clock.sample(call, account, cold=cold)
+            elapsed = perf_counter() - start
+            if why:
+                refused[why] += 1
+                if refused.total() >= rule.max_samples or elapsed >= rule.hard_seconds:
+                    got.stop_reason = "time" if elapsed >= rule.hard_seconds else "count"
+                    break
+                continue
+            state.add(seconds)
+            if (reason := state.stop(elapsed)) is not None:
+                got.stop_reason = reason
+                break
+    got.values, got.discarded = state.samples, dict(refused)
+    return got

@@ -1,0 +1,130 @@
+"""How a benchmark module says what is swept: one :class:`Question` with workloads per named suite.
+
+A question is asked of every backend of its operation. Everything here is data; nothing imports torch.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .canonical import Scalar, label
+from .records import Case, Workload
+
+#: Named suites, smallest first. ``full`` is the union of all of them.
+SUITES = ("smoke", "boundary", "nightly", "weekly", "incidents", "full")
+
+#: The variable that chooses the suite when asv imports the benchmarks; a name or a workload file.
+SUITE_VARIABLE = "ATTNWATCH_SUITE"
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question to the kernels: the workloads of an operation per suite, asked of ``backends``.
+
+    ``version`` changes only when the work itself changes, since a changed version starts new series.
+    """
+
+    name: str
+    operation: str
+    suites: dict[str, tuple[Workload, ...]]
+    backends: tuple[str, ...]
+    version: str = "1"
+    timeout_s: float = 60.0
+    text: str = ""
+
+    def workloads(self, suite: str) -> tuple[Workload, ...]:
+        """Workloads of a suite in order, without repeats; ``full`` is the union."""
+        names = self.suites if suite == "full" else [suite]
+        seen = {w.label: w for n in reversed(list(names)) for w in self.suites.get(n, ())}
+        order = dict.fromkeys(w.label for n in names for w in self.suites.get(n, ()))
+        return tuple(seen[x] for x in order)
+
+    def cases(self, suite: str) -> list[Case]:
+        """Workloads x backends, the backends of one workload next to each other."""
+        return [self.case(w, b) for w in self.workloads(suite) for b in self.backends]
+
+    def case(self, workload: Workload, backend: str) -> Case:
+        """The case of one workload on one backend."""
+        return Case(self.name, workload, backend, self.version)
+
+    def benchmark(self, suite: str | None = None) -> Callable[..., None]:
+        """The asv benchmark of this question: parameters are the workload's label and the backend."""
+        chosen = suite or os.environ.get(SUITE_VARIABLE, "smoke")
+        workloads = self.workloads(chosen)
+
+        def attn_latency(workload: str, backend: str) -> None:
+            """Measured by the worker; see the benchmark type."""
+
+        fn: Any = attn_latency
+        fn.params = [[w.label for w in workloads], list(self.backends)]
+        fn.param_names = ["workload", "backend"]
+        fn.version = self.version
+        # The worker enforces the case's own limit; asv's stands behind it and covers a worker's start.
+        fn.timeout = self.timeout_s * 2 + 180
+        fn.question = self
+        fn.pretty_name = f"{self.name}: latency"
+        return attn_latency
+
+
+def grid(operation: str, *, weight: float = 1.0, **axes: Scalar | Sequence[Scalar]) -> tuple[Workload, ...]:
+    """Workloads over the product of ``axes``; a scalar is a single value.
+
+    ``seq_len`` stands for q_len == kv_len. Unset axes take the defaults: batch 1, heads_q 8, heads_kv = heads_q,
+    head_dim 64, float32, not causal, forward.
+    """
+    lists = {k: v if isinstance(v, list | tuple) else (v,) for k, v in axes.items()}
+    return tuple(
+        Workload(operation, _complete(dict(zip(lists, values, strict=True))), weight)
+        for values in itertools.product(*lists.values())
+    )
+
+
+def ragged(operation: str, pairs: Iterable[tuple[int, int]], **fixed: Scalar) -> Workload:
+    """One ragged batch from (q_len, kv_len) per sequence; the lengths are kept in order as text."""
+    pairs = list(pairs)
+    given: dict[str, Scalar] = {
+        **fixed,
+        "batch": len(pairs),
+        "q_lens": ",".join(str(q) for q, _ in pairs),
+        "kv_lens": ",".join(str(k) for _, k in pairs),
+        "q_len": max(q for q, _ in pairs),
+        "kv_len": max(k for _, k in pairs),
+    }
+    return Workload(operation, _complete(given))
+
+
+_ORDER = (
+    "batch", "heads_q", "heads_kv", "q_len", "kv_len", "head_dim", "dtype", "causal", "direction",
+    "page_size", "segment_len", "layout", "mask", "window", "softcap", "q_lens", "kv_lens",
+)  # fmt: skip
+
+
+def _complete(given: dict[str, Scalar]) -> dict[str, Scalar]:
+    seq = given.pop("seq_len", None)
+    if seq is not None:
+        given.setdefault("q_len", seq)
+        given.setdefault("kv_len", seq)
+    given.setdefault("batch", 1)
+    given.setdefault("heads_q", 8)
+    given.setdefault("heads_kv", given["heads_q"])
+    given.setdefault("head_dim", 64)
+    given.setdefault("dtype", "float32")
+    given.setdefault("causal", False)
+    given.setdefault("direction", "fwd")
+    missing = {"q_len", "kv_len"} - set(given)
+    if missing:
+        raise ValueError(f"a workload needs {' and '.join(sorted(missing))}; given {label(given)}")
+    known = {k: given[k] for k in _ORDER if k in given}
+    return {**known, **{k: v for k, v in given.items() if k not in known}}
+
+
+def with_backends(cases: Iterable[Case], backends: Sequence[str]) -> list[Case]:
+    """Each workload of ``cases`` once, asked of ``backends`` instead."""
+    first: dict[tuple[str, str], Case] = {}
+    for c in cases:
+        first.setdefault((c.benchmark, c.workload.label), c)
+    return [replace(c, backend=b) for c in first.values() for b in backends]

@@ -1,0 +1,184 @@
+"""Reports of a night: Markdown and JSON files, and the summary on the terminal."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from .model import TriageState
+from .model.findings import Finding, Incident, NightReport
+
+_ROWS = 12
+
+
+def write_reports(report: NightReport, folder: Path) -> list[str]:
+    """Write ``NAME.md`` and ``NAME.json`` and refresh ``latest.*``; returns the paths written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    day = time.strftime("%Y-%m-%d", time.gmtime(report.started_at))
+    stem = f"{day}-{report.suite}-{report.run_id[:8]}"
+    texts = {".md": markdown(report), ".json": json.dumps(as_plain(report), indent=1) + "\n"}
+    written = []
+    for suffix, text in texts.items():
+        for name in (stem, "latest"):
+            path = folder / f"{name}{suffix}"
+            path.write_text(text, encoding="utf-8")
+        written.append(str(folder / f"{stem}{suffix}"))
+    return written
+
+
+def as_plain(report: NightReport) -> dict[str, Any]:
+    """The report as plain values for ``--json``."""
+    plain = asdict(report)
+    plain["verdict"] = headline(report)
+    plain["new_confirmed"] = len(report.new_confirmed)
+    return plain
+
+
+def headline(report: NightReport) -> str:
+    """One sentence that says what a person is to know first."""
+    new = report.new_confirmed
+    if new:
+        cases = sum(len(i.findings) for i in new)
+        return f"{_s(len(new), 'new confirmed regression')} over {_s(cases, 'case')}"
+    suspects = [i for i in report.incidents if i.state is TriageState.SUSPECT]
+    if suspects:
+        return f"nothing confirmed; {_s(sum(len(i.findings) for i in suspects), 'suspect')} could not be settled"
+    if not report.nights:
+        return "first run on this machine: nothing to compare with yet; the next run will be judged against it"
+    return f"no regression in {_s(report.compared, 'series')} against {_s(report.nights, 'earlier run')}"
+
+
+def summary(report: NightReport) -> str:
+    """The text that ``attnwatch nightly`` prints."""
+    lines = [headline(report), ""]
+    lines += [f"  {text}" for text in _facts(report)]
+    for incident in report.incidents:
+        lines += ["", f"{incident.state.value.upper()} {incident.id}  {incident.title}  {_effect(incident)}".rstrip()]
+        if incident.trigger:
+            lines.append(f"  trigger: {incident.trigger}")
+        lines += [f"  {_finding(f)}" for f in incident.findings[:_ROWS]]
+        if len(incident.findings) > _ROWS:
+            lines.append(f"  ... and {len(incident.findings) - _ROWS} more in the report")
+        lines.append(f"  reproduce: {reproduce(incident, report)}")
+    if report.failures:
+        lines += ["", f"{_s(len(report.failures), 'case')} failed:"]
+        lines += [f"  {backend} {label}: {_line(why)}" for backend, label, why in report.failures[:_ROWS]]
+    if report.missing:
+        lines += [
+            "",
+            f"{_s(len(report.missing), 'case')} ran before and did not run now, for example {report.missing[0]}",
+        ]
+    lines += [f"note: {n}" for n in report.notes]
+    return "\n".join(lines)
+
+
+def markdown(report: NightReport) -> str:
+    """The report as a page."""
+    out = [f"# {headline(report).capitalize()}", ""]
+    out += [f"- {text}" for text in _facts(report)]
+    for incident in report.incidents:
+        out += ["", f"## {incident.state.value}: {_escape(incident.title)} (`{incident.id}`)", ""]
+        if incident.trigger:
+            out += [f"Trigger: `{incident.trigger}`", ""]
+        out += ["| effect | 95 % interval | state | backend | case | how |", "|---|---|---|---|---|---|"]
+        for f in incident.findings:
+            cells = (_ratio(f), _interval(f), f.state.value, f.case.backend, f.case.workload.label, f.how)
+            out.append("| " + " | ".join(_escape(c) for c in cells) + " |")
+        out += ["", "Reproduce:", "", "```sh", reproduce(incident, report), "```"]
+    if report.suspects_from:
+        out += [
+            "",
+            "## What changed since the run compared with",
+            "",
+            *(f"- {_escape(t)}" for t in report.suspects_from),
+        ]
+    if report.failures:
+        out += [
+            "",
+            "## Cases that failed",
+            "",
+            *(f"- {_escape(f'{b} {c}: {_line(w)}')}" for b, c, w in report.failures),
+        ]
+    if report.missing:
+        out += ["", "## Cases that ran before and did not run now", "", *(f"- {_escape(m)}" for m in report.missing)]
+    dismissed = [f for f in report.findings if f.state is TriageState.DISMISSED]
+    if dismissed:
+        out += ["", "## Looked worse, dismissed when measured again", ""]
+        out += [f"- {_escape(f.case.backend)} {_escape(f.case.workload.label)}: {_escape(f.how)}" for f in dismissed]
+    if report.notes:
+        out += ["", "## Notes", "", *(f"- {_escape(n)}" for n in report.notes)]
+    return "\n".join(out) + "\n"
+
+
+def reproduce(incident: Incident, report: NightReport) -> str:
+    """A command that measures the worst case of an incident again, base against head where both are commits."""
+    worst = incident.findings[0].case
+    params = worst.workload.params
+    terms = [f"backend == {worst.backend!r}", f"benchmark == {worst.benchmark!r}"]
+    terms += [f"{k} == {v!r}" for k, v in params.items()]
+    where = " and ".join(terms).replace('"', '\\"')
+    base, head = report.base_revision, report.revision
+    if base and base.commit and head.commit and base.commit != head.commit:
+        command = f"attnwatch compare --base {base.commit[:12]} --head {head.commit[:12]}"
+    else:
+        command = "attnwatch measure"
+    return f'{command} --suite {report.suite} --where "{where}"'
+
+
+def _facts(report: NightReport) -> list[str]:
+    counts = ", ".join(f"{n} {status}" for status, n in sorted(report.counts.items(), key=lambda x: -x[1]))
+    revision = report.revision.id[:24] + (f" {report.revision.subject}" if report.revision.subject else "")
+    facts = [
+        f"suite {report.suite}, revision {revision}",
+        f"on {report.machine}, {report.duration_s:.0f} s: {counts}",
+    ]
+    if report.base_revision:
+        facts.append(f"compared with {report.base_revision.id[:24]} and {_s(report.nights, 'earlier run')} in all")
+    if report.nights and report.smallest_detectable is not None:
+        facts.append(f"could not have seen changes under {report.smallest_detectable:.1%} (median over series)")
+    dismissed = sum(f.state is TriageState.DISMISSED for f in report.findings)
+    if dismissed:
+        facts.append(f"{_s(dismissed, 'suspect')} looked worse and did not when measured again")
+    if report.faster:
+        facts.append(f"{_s(report.faster, 'series')} faster than before (not measured again)")
+    return facts
+
+
+def _finding(f: Finding) -> str:
+    shape = f"{f.case.backend} {f.case.workload.label}"
+    if f.kind == "status":
+        return f"{f.base_status} -> {f.head_status}  {shape} ({f.how})"
+    return f"{_ratio(f)} {_interval(f)}  {shape} ({f.how})"
+
+
+def _ratio(f: Finding) -> str:
+    return f"{f.ratio:.3f}x" if f.ratio is not None else f"{f.base_status} -> {f.head_status}"
+
+
+def _interval(f: Finding) -> str:
+    return f"[{f.low:.3f}, {f.high:.3f}]" if f.low is not None and f.high is not None else ""
+
+
+def _effect(i: Incident) -> str:
+    return "" if i.effect is None else f"{i.effect - 1:+.0%}"
+
+
+def _s(n: int, noun: str) -> str:
+    plural = noun if noun.endswith("series") else f"{noun}s"
+    return f"{n} {noun if n == 1 else plural}"
+
+
+def _line(text: str) -> str:
+    first = text.strip().splitlines()[0] if text.strip() else ""
+    return first[:200]
+
+
+_MARKDOWN = str.maketrans({c: f"&#{ord(c)};" for c in "\\`*_{}[]()#+!|<>~&\"'"} | {"\n": " ", "\r": " "})
+
+
+def _escape(text: str) -> str:
+    """Text that Markdown and HTML show as it is, whatever a name holds."""
+    return text.translate(_MARKDOWN)

@@ -1,0 +1,383 @@
+"""The client's side: light, knows no torch, and turns whatever happens to a worker into a status."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import secrets
+import time
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any
+
+from harness.model import (
+    BackendReport,
+    Case,
+    Environment,
+    InfrastructureError,
+    InputError,
+    Measurement,
+    MeasureOptions,
+    Status,
+    Value,
+)
+from harness.model.serde import from_plain, to_plain
+
+from .identity import Identity, WorkerSpec, identify
+from .launch import how_it_ended, kill_session, open_channel
+from .protocol import CaseError, Disconnected, Message, clean_text
+
+# How long other clients' cases may keep the worker or the device busy before ours begins.
+_QUEUE_S = 3600.0
+_UNTIMED_S = 300.0
+_CONTROLS_S = 300.0
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A case prepared in a worker: where, under which number there, and how long a request may take."""
+
+    link: _Link
+    number: int
+    timeout_s: float
+
+
+class _NotBegun(Exception):
+    """The worker went away, or is out of date, before it began: ask another one."""
+
+
+class _Died(Exception):
+    """The worker died while it worked on the request."""
+
+
+class _TimedOut(Exception):
+    """The request took longer than its limit, so the worker was killed."""
+
+
+class _Link:
+    """One connection to one worker."""
+
+    def __init__(self, identity: Identity, key: str, timeout_s: float) -> None:
+        self.channel, self.files = open_channel(identity, key, timeout_s)
+        self._numbers = itertools.count(1)
+        self.pid = 0
+        self.end_known = False
+        try:
+            self.pid = self._hello(timeout_s)
+        except BaseException:
+            self.channel.close()
+            raise
+
+    def _hello(self, timeout_s: float) -> int:
+        try:
+            self.channel.send({"id": 0, "op": "hello"})
+            answer = self.channel.receive(time.monotonic() + timeout_s)
+        except Disconnected:
+            raise _NotBegun from None
+        except TimeoutError:
+            raise InfrastructureError(
+                f"the worker at {self.files.socket} has not answered for {timeout_s:g} s: busy or stuck; "
+                f"see {self.files.log}"
+            ) from None
+        return int(answer["result"]["pid"])
+
+    def request(self, op: str, body: Message, limit_s: float, *, timed: bool) -> Any:
+        """Result of one request. A timed one runs at most ``limit_s`` from the moment the worker begins it."""
+        number = next(self._numbers)
+        offset = self.files.log_size()
+        begun = not timed
+        deadline = time.monotonic() + (_QUEUE_S if timed else limit_s)
+        try:
+            self.channel.send({"id": number, "op": op, "limit_s": limit_s, **body})
+            while True:
+                answer = self.channel.receive(deadline)
+                if answer.get("id") != number:
+                    continue
+                if answer.get("event") != "started":
+                    return self._result(answer)
+                begun, deadline = True, time.monotonic() + limit_s
+        except Disconnected:
+            if not self.files.exit(self.pid).exists():
+                kill_session(self.pid)  # it may live on with its descriptors closed by a backend
+            if not begun:
+                raise _NotBegun from None
+            raise _Died(self._explain(offset)) from None
+        except TimeoutError:
+            if not begun:
+                raise InfrastructureError(
+                    f"the device was busy for {_QUEUE_S:g} s with other work; see {self.files.log}"
+                ) from None
+            kill_session(self.pid)
+            raise _TimedOut(f"took longer than the limit of {limit_s:g} s and was killed") from None
+        except (KeyboardInterrupt, SystemExit):
+            if begun:
+                kill_session(self.pid)
+            raise
+
+    def _result(self, answer: Message) -> Any:
+        error = answer.get("error")
+        if error is None:
+            return answer.get("result")
+        message = str(error.get("message"))
+        match error.get("kind"):
+            case "case":
+                raise CaseError(Status(error["status"]), message)
+            case "stale":
+                raise _NotBegun
+            case "input":
+                raise InputError(message)
+        raise InfrastructureError(message)
+
+    def _explain(self, offset: int) -> str:
+        text = f"the worker was {how_it_ended(self.files, self.pid)}"
+        self.end_known = True
+        text = text.replace("was exited", "exited").replace("was ended", "ended")
+        tail = self.files.tail(offset)
+        return clean_text(f"{text}\n{tail}" if tail else text)
+
+    def await_end(self, limit_s: float) -> None:
+        """Return when the worker has gone, or after ``limit_s``."""
+        with contextlib.suppress(Disconnected, TimeoutError):
+            self.channel.receive(time.monotonic() + limit_s)
+
+    def close(self) -> None:
+        self.channel.close()
+
+
+class WorkerClient:
+    """Asks a persistent worker to measure. Use as a context manager or call :meth:`close`.
+
+    A worker that crashed or was killed is replaced at the next call; with ``spec.isolate`` each case has a fresh
+    one. Not for use by several threads at once.
+    """
+
+    def __init__(self, spec: WorkerSpec, *, start_timeout_s: float = 120.0) -> None:
+        self.spec = spec
+        self._start_timeout_s = start_timeout_s
+        self._link: _Link | None = None
+        self._measured: tuple[str, str] | None = None
+        self._prepared: dict[int, _Prepared] = {}
+        self._numbers = itertools.count(1)
+
+    @classmethod
+    def connect(cls, spec: WorkerSpec, *, start_timeout_s: float = 120.0) -> WorkerClient:
+        """Client of the worker for ``spec``; starts it when none listens.
+
+        Raises :class:`InfrastructureError` when it cannot start, with the tail of its log, and
+        :class:`InputError` when the spec names no kernels or no interpreter.
+        """
+        client = cls(spec, start_timeout_s=start_timeout_s)
+        client._reach()
+        return client
+
+    def environment(self) -> Environment:
+        """Full record of what the worker runs in."""
+        return from_plain(Environment, self._ask("environment", {}, _UNTIMED_S, timed=False))
+
+    def reports(self) -> list[BackendReport]:
+        """Which backends can be used on this device, and why the others cannot."""
+        plain = self._ask("reports", {}, _UNTIMED_S, timed=False)
+        return [from_plain(BackendReport, r) for r in plain]
+
+    def measure(self, case: Case, options: MeasureOptions | None = None) -> Measurement:
+        """Measure one case. What happens to the case or to the worker becomes the measurement's status."""
+        options = options or MeasureOptions()
+        body = {"case": to_plain(case), "options": to_plain(options)}
+        started, clock = time.time(), time.perf_counter()
+        try:
+            plain = self._ask("measure", body, options.timeout_s, timed=True, alone=self.spec.isolate)
+        except (_Died, _TimedOut, CaseError) as error:
+            status, detail = _case_error(error)
+            return Measurement(case, status, started, time.perf_counter() - clock, detail)
+        wall = time.perf_counter() - clock
+        m = from_plain(Measurement, plain)
+        return replace(m, telemetry={**m.telemetry, "client_overhead_s": max(0.0, wall - m.duration_s)})
+
+    def prepare(self, case: Case, options: MeasureOptions | None = None) -> int:
+        """Make a case ready; gives the handle that :meth:`sample` and :meth:`release` take.
+
+        Raises :class:`CaseError` with the status when it cannot be.
+        """
+        options = options or MeasureOptions()
+        body = {"case": to_plain(case), "options": to_plain(options)}
+        try:
+            link, number = self._prepare_alone(body, options) if self.spec.isolate else self._prepare(body, options)
+        except (_Died, _TimedOut) as error:
+            raise CaseError(*_case_error(error)) from None
+        handle = next(self._numbers)
+        self._prepared[handle] = _Prepared(link, number, options.timeout_s)
+        return handle
+
+    def _prepare(self, body: Message, options: MeasureOptions) -> tuple[_Link, int]:
+        number = self._ask("prepare", body, options.timeout_s, timed=True)
+        assert self._link is not None
+        return self._link, int(number)
+
+    def _prepare_alone(self, body: Message, options: MeasureOptions) -> tuple[_Link, int]:
+        link = self._fresh()
+        try:
+            return link, int(link.request("prepare", body, options.timeout_s, timed=True))
+        except _NotBegun:
+            _discard(link)
+            raise InfrastructureError("the worker ended before it began to prepare the case") from None
+        except BaseException:
+            _discard(link)
+            raise
+
+    def sample(self, handle: int, n: int) -> list[float]:
+        """``n`` cold samples in seconds of a prepared case. Raises :class:`CaseError` when the worker is lost."""
+        held = self._held(handle)
+        link = held.link
+        try:
+            body = {"handle": held.number, "n": n}
+            return [float(s) for s in link.request("sample", body, held.timeout_s, timed=True)]
+        except _NotBegun:
+            self._lose(link)
+            raise CaseError(
+                Status.CRASHED, "the worker that held the prepared case is gone; prepare it again"
+            ) from None
+        except (_Died, _TimedOut) as error:
+            self._lose(link)
+            raise CaseError(*_case_error(error)) from None
+        except (KeyboardInterrupt, SystemExit):
+            self._lose(link)
+            raise
+
+    def release(self, handle: int) -> None:
+        """Free what a prepared case holds; nothing happens when it is gone already."""
+        if (held := self._prepared.pop(handle, None)) is None:
+            return
+        link = held.link
+        if link is not self._link:
+            _discard(link)
+            return
+        try:
+            link.request("release", {"handle": held.number}, _UNTIMED_S, timed=False)
+        except (_NotBegun, _Died, _TimedOut, CaseError):
+            self._lose(link)
+
+    def controls(self, options: MeasureOptions | None = None) -> dict[str, Value]:
+        """Times of the frozen control kernels."""
+        body = {"options": to_plain(options or MeasureOptions())}
+        plain = self._ask("controls", body, _CONTROLS_S, timed=True)
+        return {name: from_plain(Value, value) for name, value in plain.items()}
+
+    def close(self) -> None:
+        """End the connection; the worker stays for the next client. Prepared cases are released."""
+        for held in self._prepared.values():
+            if held.link is not self._link:
+                _discard(held.link)
+        self._prepared.clear()
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def shutdown(self) -> None:
+        """End the worker too."""
+        link = self._link
+        if link is not None:
+            with contextlib.suppress(_NotBegun, _Died, _TimedOut):
+                link.request("shutdown", {}, 10.0, timed=False)
+                link.await_end(10.0)
+        self.close()
+
+    def __enter__(self) -> WorkerClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, op: str, body: Message, limit_s: float, *, timed: bool, alone: bool = False) -> Any:
+        """One request, asked of a new worker where the old one went away before it began."""
+        for _ in range(_TRIES):
+            link = None
+            try:
+                link = self._fresh() if alone else self._reach()
+                return link.request(op, body, limit_s, timed=timed)
+            except _NotBegun:
+                self._forget()
+            except (_Died, _TimedOut, CaseError) as error:
+                if not isinstance(error, CaseError):
+                    self._forget()
+                if op not in ("measure", "prepare"):  # nothing of a case's
+                    raise InfrastructureError(f"{op}: {error}") from None
+                raise
+            except (KeyboardInterrupt, SystemExit):
+                self._forget()
+                raise
+            finally:
+                if alone and link is not None:
+                    _discard(link)
+        raise InfrastructureError(
+            f"{_TRIES} workers in a row ended before they began ({op}); see the runtime folder's logs"
+        )
+
+    def _reach(self) -> _Link:
+        if self._link is None:
+            for attempt in range(_TRIES):
+                identity = self._identify()
+                try:
+                    self._link = _Link(identity, identity.key, self._start_timeout_s)
+                    break
+                except _NotBegun:  # it was just leaving
+                    if attempt == _TRIES - 1:
+                        raise InfrastructureError("workers end as soon as they are asked") from None
+        assert self._link is not None
+        return self._link
+
+    def _identify(self) -> Identity:
+        """The spec resolved anew; refuses kernels that changed, since one client's results count as one revision."""
+        identity = identify(self.spec)
+        measured = (identity.kernels_path, identity.kernels_hash)
+        if self._measured not in (None, measured):
+            raise InfrastructureError(
+                f"kernels at {identity.kernels_path} changed while they were measured; begin a new run"
+            )
+        self._measured = measured
+        return identity
+
+    def _fresh(self) -> _Link:
+        identity = self._identify()
+        return _Link(identity, f"{identity.key}-{secrets.token_hex(4)}", self._start_timeout_s)
+
+    def _held(self, handle: int) -> _Prepared:
+        try:
+            return self._prepared[handle]
+        except KeyError:
+            raise CaseError(Status.CRASHED, "the case is not prepared any more; prepare it again") from None
+
+    def _lose(self, link: _Link) -> None:
+        """Forget a link, with all that was prepared on it."""
+        self._prepared = {k: v for k, v in self._prepared.items() if v.link is not link}
+        if link is self._link:
+            self._forget()
+        else:
+            _discard(link)
+
+    def _forget(self) -> None:
+        if self._link is not None:
+            link, self._link = self._link, None
+            self._prepared = {k: v for k, v in self._prepared.items() if v.link is not link}
+            link.close()
+
+
+def _case_error(error: Exception) -> tuple[Status, str]:
+    if isinstance(error, CaseError):
+        return error.status, error.detail
+    return (Status.TIMED_OUT if isinstance(error, _TimedOut) else Status.CRASHED), str(error)
+
+
+def _discard(link: _Link) -> None:
+    """End a worker that serves nobody else."""
+    link.close()
+    if link.pid:
+        kill_session(link.pid)
+        if not link.end_known:
+            how_it_ended(link.files, link.pid)  # waits for the supervisor to have written its last file
+        link.files.remove()
+
+
+__all__ = ["CaseError", "WorkerClient", "WorkerSpec"]

@@ -1,0 +1,145 @@
+"""Stands in for the real Bench where a test is about processes, not about kernels. Needs no torch.
+
+The backend's name says what happens to the case.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.hashing import content_hash
+from harness.model import (
+    BackendReport,
+    Case,
+    Environment,
+    Machine,
+    Measurement,
+    MeasureOptions,
+    Status,
+    Value,
+)
+
+HOSTILE = '\x1b[31m\x00\ud800 \'quoted" [bold]\n{"kind": "end"}\u2028 ü'
+
+
+class CaseFailed(Exception):
+    def __init__(self, status: Status, detail: str) -> None:
+        super().__init__(detail)
+        self.status, self.detail = status, detail
+
+
+class Controls(NamedTuple):
+    values: dict[str, Value]
+    samples: dict[str, list[float]]
+
+
+class Prepared:
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+
+    def sample(self, n: int) -> list[float]:
+        if self.backend == "die_in_sample":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [_speed()] * n
+
+    def release(self) -> None:
+        print(f"released {self.backend}", file=sys.stderr, flush=True)
+
+
+class Bench:
+    def __init__(self, device: str = "cpu") -> None:
+        if os.environ.get("FAKE_START") == "crash":
+            print("cannot live like this", file=sys.stderr, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if os.environ.get("FAKE_START") == "raise":
+            raise RuntimeError("no device today")
+        self.device = device
+
+    def environment(self) -> Environment:
+        path = Path(sys.modules["kernels"].__file__ or "").resolve().parent
+        return Environment(
+            Machine(self.device, "fake"),
+            kernels_hash=content_hash(path),
+            kernels_path=str(path),
+            variables={"FAKE": os.environ.get("FAKE", "")},
+        )
+
+    def measure(self, case: Case, options: MeasureOptions) -> Measurement:
+        started = time.time()
+        _happen(case.backend)
+        if case.backend == "hostile":
+            return Measurement(case, Status.CRASHED, started, detail=HOSTILE + "x" * 100_000)
+        if case.backend.startswith("wrong"):
+            return Measurement(case, Status.WRONG, started, detail="max error 3 > 1")
+        latency = float("nan") if case.backend == "nan" else _speed()
+        metrics = {"latency_s": Value(latency, latency, latency, 6)}
+        return Measurement(
+            case,
+            Status.OK,
+            started,
+            time.time() - started,
+            metrics=metrics,
+            samples={"latency_s": [latency] * 6},
+            telemetry={"pid": os.getpid(), "sid": os.getsid(0), "cwd": str(Path.cwd())},
+        )
+
+    def prepare(self, case: Case, options: MeasureOptions) -> Prepared:
+        if case.backend == "unsupported":
+            raise CaseFailed(Status.UNSUPPORTED, "head_dim 7 is odd")
+        _happen(case.backend)
+        return Prepared(case.backend)
+
+    def controls(self, options: MeasureOptions) -> Controls:
+        return Controls({"control_gemm_s": Value(1e-3, 0.9e-3, 1.1e-3, 5)}, {})
+
+    def reports(self) -> list[BackendReport]:
+        return [BackendReport("one", True, None, "1.0", ("attention",)), BackendReport("two", False, "absent")]
+
+
+def _speed() -> float:
+    return float(getattr(sys.modules["kernels"], "SPEED", 1e-3))
+
+
+def _happen(backend: str) -> None:
+    if backend == "sigkill":
+        print("last words", file=sys.stderr, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif backend == "segfault":
+        ctypes.string_at(0)
+    elif backend == "exit":
+        os._exit(7)
+    elif backend == "hang":
+        time.sleep(600)
+    elif backend == "slow":
+        time.sleep(0.3)
+    elif backend == "raise":
+        raise RuntimeError("boom")
+    elif backend == "sysexit":
+        sys.exit(3)
+    elif backend == "memory":
+        raise MemoryError("4 GiB")
+    elif backend.startswith("children"):
+        _children(Path(backend.partition(":")[2]))
+    elif backend.startswith("once:"):
+        marker = Path(backend.partition(":")[2])
+        if not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _children(record: Path) -> None:
+    """Three kinds of children that might outlive a worker; then hang."""
+    pids = []
+    for leave in (lambda: None, lambda: os.setpgid(0, 0), lambda: os.setsid()):
+        if (pid := os.fork()) == 0:
+            leave()
+            time.sleep(600)
+        pids.append(pid)
+    record.write_text(" ".join(map(str, pids)))
+    time.sleep(600)
