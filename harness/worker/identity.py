@@ -153,7 +153,7 @@ def _find(name: str, search: Sequence[str]) -> Path | None:
         sys.path = list(search)
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
-            spec = find(name, None) if find is not None else None
+            spec = find(name, None, None) if find is not None else None
             if spec is None:
                 continue
             if spec.submodule_search_locations and spec.origin:

@@ -232,7 +232,8 @@ def test_unusable_runtime_folders(tmp_path: Path, runtime: Path, monkeypatch: py
     link = tmp_path / "link"
     link.symlink_to(tmp_path)
     for path, message in (
-        (file, "cannot use|not a folder"), (file / "below", "cannot use"), (opened, "chmod 700"), (link, "not a folder"),
+        (file, "cannot use|not a folder"), (file / "below", "cannot use"),
+        (opened, "chmod 700"), (link, "not a folder"),
         (Path("/proc/no/such"), "cannot use"),
     ):  # fmt: skip
         monkeypatch.setenv("ATTNWATCH_RUNTIME_DIR", str(path))
@@ -277,6 +278,14 @@ def test_foreign_interpreter_sees_the_ruler_and_its_own_kernels(
         c.shutdown()
 
 
+# Every public function of the module gives twice its result.
+_DOUBLED = """
+for _n, _f in list(globals().items()):
+    if getattr(_f, '__module__', '') == __name__ and callable(_f) and not _n.startswith('_'):
+        globals()[_n] = lambda *a, _f=_f, **k: _f(*a, **k) * 2
+"""
+
+
 @pytest.mark.slow
 def test_real_bench_measures_the_tree_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two copies of the real kernels; one has a backend whose result differs, which only its own worker sees."""
@@ -298,9 +307,7 @@ def test_real_bench_measures_the_tree_it_is_given(tmp_path: Path, monkeypatch: p
         shutil.copytree(source, folder / "kernels", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
         if name == "bad":
             file = folder / "kernels" / "attention" / "sdpa.py"
-            file.write_text(file.read_text() + "\nfor _n, _f in list(globals().items()):\n"
-                            "    if callable(_f) and getattr(_f, '__module__', '') == __name__ and not _n.startswith('_'):\n"
-                            "        globals()[_n] = lambda *a, _f=_f, **k: _f(*a, **k) * 2\n")  # fmt: skip
+            file.write_text(file.read_text() + _DOUBLED)
         with WorkerClient.connect(WorkerSpec("cpu", kernels=str(folder))) as c:
             results.append(c.measure(one, MeasureOptions(max_seconds=0.1)))
             assert c.environment().kernels_path == str(folder / "kernels")

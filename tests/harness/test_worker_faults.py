@@ -68,7 +68,8 @@ def test_children_of_a_backend_die_with_the_worker(tmp_path: Path, runtime: Path
         if how == "kill":
             # A worker that dies without a client's doing, as by the out-of-memory killer.
             killer = subprocess.Popen(
-                [sys.executable, "-c", f"import os, sys, time\nwhile not os.path.exists({str(record)!r}): time.sleep(0.02)\n"
+                [sys.executable, "-c", "import os, time\n"
+                 f"while not os.path.exists({str(record)!r}): time.sleep(0.02)\n"
                  f"time.sleep(0.2)\nos.kill({pid}, 9)"]
             )  # fmt: skip
             m = c.measure(case(f"children:{record}"), QUICK)
