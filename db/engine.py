@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import QueuePool
 
 from harness.model import InfrastructureError, InputError
 
@@ -74,7 +74,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, _t: type[BaseException] | None, _e: BaseException | None, _b: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -156,7 +156,7 @@ def _open_file(path: Path, *, create: bool, read_only: bool, timeout: float) -> 
             raise
         return connection
 
-    engine = create_engine("sqlite://", creator=connect, poolclass=_pool(), json_serializer=dump_json)
+    engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool, json_serializer=dump_json)
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -183,12 +183,6 @@ def dump_json(value: object) -> str:
     import json
 
     return json.dumps(value, separators=(",", ":"))
-
-
-def _pool() -> Any:
-    from sqlalchemy.pool import QueuePool
-
-    return QueuePool
 
 
 def _is_frozen(path: Path) -> bool:

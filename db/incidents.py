@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import aliased
 
 from . import tables as t
@@ -91,7 +91,7 @@ def incident(store: Store, incident_id: str) -> IncidentDetail | None:
     """One incident with all that belongs to it, or None."""
     base, head = aliased(t.Run), aliased(t.Run)
     c, g, e = t.Case, t.Regression, t.TriageEvent
-    regressions: Select[Any] = (
+    regressions: Any = (
         select(
             *(c.key, c.benchmark, c.version, c.operation, c.backend, c.params, c.label, c.weight),
             *(t.Metric.name, base.name, head.name, g.ratio, g.ratio_low, g.ratio_high, g.p_value),

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import func, select
 
 from harness.model import Value
 
@@ -183,7 +183,7 @@ def measurements_of_run(store: Store, run_id: str, *, superseded: bool = False) 
     m, c, v = t.Measurement, t.Case, t.MetricValue
     this_run = m.run_id == select(t.Run.id).where(t.Run.name == run_id).scalar_subquery()
     wanted = [this_run] if superseded else [this_run, m.superseded.is_(False)]
-    query: Select[Any] = (
+    query: Any = (
         select(
             *(m.id, m.attempt, m.superseded, m.status, m.detail, m.started_at, m.duration_s, m.stop_reason),
             *(m.operators, m.telemetry, m.discarded),
@@ -204,18 +204,7 @@ def measurements_of_run(store: Store, run_id: str, *, superseded: bool = False) 
         metrics: dict[int, dict[str, Value]] = {}
         for row in connection.execute(values):
             metrics.setdefault(row[0], {})[row[1]] = Value(row[2], row[3], row[4], row[5])
-        return [
-            MeasurementRow(
-                row[0],
-                CaseRow(*row[11:]),
-                *row[1:8],
-                row[8] or [],
-                row[9] or {},
-                row[10] or {},
-                metrics.get(row[0], {}),
-            )
-            for row in connection.execute(query)
-        ]
+        return [_measurement(row, metrics.get(row[0], {})) for row in connection.execute(query)]
 
 
 def samples(store: Store, measurement_id: int, metric: str | None = None) -> dict[str, dict[str, list[float]]]:
@@ -288,9 +277,16 @@ def freshness(store: Store) -> Freshness:
     return Freshness(*(first or (None, None)), *(second or (None, None)))
 
 
-def _run_query() -> Select[Any]:
+def _measurement(row: Any, metrics: dict[str, Value]) -> MeasurementRow:
+    # Empty JSON columns are NULL in the store.
+    nested = (row[8] or [], row[9] or {}, row[10] or {})
+    fields: tuple[Any, ...] = (row[0], CaseRow(*row[11:]), *row[1:8], *nested, metrics)
+    return MeasurementRow(*fields)
+
+
+def _run_query() -> Any:
     r, v, m, e = t.Run, t.Revision, t.Machine, t.Environment
-    query: Select[Any] = (
+    return (
         select(
             *(r.name, r.suite, r.reason, v.name, v.commit, v.dirty, v.committed_at, v.subject, v.kernels_hash),
             *(m.fingerprint, m.device_kind, m.device_model, e.hash, r.host, r.board_uuid),
@@ -300,4 +296,3 @@ def _run_query() -> Select[Any]:
         .join(m, m.id == r.machine_id)
         .join(e, e.id == r.environment_id)
     )
-    return query

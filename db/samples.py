@@ -34,12 +34,11 @@ def encode(samples: Mapping[str, Sequence[float]], warmup: Mapping[str, Sequence
         tuple((k, len(v)) for k, v in samples.items()),
         tuple((k, len(v)) for k, v in warmup.items()),
     )
-    body = array("d")
-    for values in (*samples.values(), *warmup.values()):
-        body.extend(values)
+    parts = [array("d", values) for values in (*samples.values(), *warmup.values())]
     if sys.byteorder == "big":
-        body.byteswap()
-    rest = header + body.tobytes()
+        for part in parts:
+            part.byteswap()
+    rest = header + b"".join(part.tobytes() for part in parts)
     if len(rest) >= _COMPRESS_FROM and len(packed := zlib.compress(rest, 1)) < len(rest):
         return b"\1" + packed
     return b"\0" + rest

@@ -26,18 +26,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
-from harness.model import (
-    BUNDLE_SCHEMA,
-    InfrastructureError,
-    InputError,
-    Measurement,
-    Run,
-    RunEnd,
-    Value,
-)
+from harness.model import BUNDLE_SCHEMA, InfrastructureError, InputError, Measurement, Run, RunEnd, Value
 
 Kind = Literal["run", "measurement", "controls", "end"]
 
@@ -144,7 +135,7 @@ class BundleWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, _t: type[BaseException] | None, _e: BaseException | None, _b: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _append(self, line: bytes) -> None:
@@ -303,12 +294,11 @@ def _without_non_finite(line: dict[str, object]) -> dict[str, object]:
 
 def _write_failed(path: Path, error: OSError) -> InfrastructureError:
     remedy = {
-        errno.ENOSPC: "free some space or choose another place with --out",
-        errno.EDQUOT: "raise the quota or choose another place with --out",
-        errno.EFBIG: "the limit on file sizes is reached; raise it or choose another place with --out",
-        errno.EROFS: "the file system is read-only; choose another place with --out",
-        errno.EACCES: "permission is missing; choose another place with --out",
-    }.get(error.errno or 0, "choose another place with --out")
+        errno.ENOSPC: "free some space or ",
+        errno.EDQUOT: "raise the quota or ",
+        errno.EFBIG: "raise the limit on file sizes or ",
+    }.get(error.errno or 0, "")
+    remedy += "choose another place with --out"
     return InfrastructureError(f"{path}: cannot write the bundle ({error.strerror}); {remedy}")
 
 

@@ -86,7 +86,7 @@ def ingest_bundle(
 
 @contextmanager
 def _no_cycle_search() -> Iterator[None]:
-    # Records hold no cycles and go as soon as they are written; looking for cycles among them takes a third of the time.
+    # Records hold no cycles and go as soon as they are written; looking for cycles takes a third of the time.
     was_enabled = gc.isenabled()
     gc.disable()
     try:

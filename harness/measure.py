@@ -74,11 +74,11 @@ def _run(a: argparse.Namespace, progress: Progress | None) -> int:
         return int(Exit.CLEAN)
     device = resolve_device(a.device)
     options = _options(a)
-    out = Path(a.out or f"attnwatch-{Path(a.suite).stem}.jsonl")
+    out = Path(a.out or f"attnwatch-{_suite_name(a.suite)}.jsonl")
     deadline = None if a.budget is None else time.time() + a.budget
     modules = tuple(sorted({b.partition(":")[0] for b in a.backend if ":" in b}))
     spec = WorkerSpec(device, isolate=a.isolate, modules=modules)
-    with sweep_lock(device, f"measure --suite {a.suite}"), BundleWriter(out) as writer:
+    with sweep_lock(device, f"measure --suite {a.suite}"), _opened(out) as writer:
         if writer.recovered:
             _note(writer.recovered)
         with WorkerClient.connect(spec) as client:
@@ -103,6 +103,23 @@ def _run(a: argparse.Namespace, progress: Progress | None) -> int:
     return INTERRUPTED if summary.interrupted else int(Exit.CLEAN)
 
 
+@contextmanager
+def _opened(out: Path) -> Iterator[BundleWriter]:
+    """The bundle for appending; a file made here that nothing was written to is taken away again."""
+    fresh = not out.exists()
+    with BundleWriter(out) as writer:
+        try:
+            yield writer
+        finally:
+            if fresh and out.stat().st_size == 0:
+                out.unlink()
+
+
+def _suite_name(text: str) -> str:
+    """Name of a suite; of a workload file the name without its suffixes."""
+    return Path(text).name.removesuffix(".json").removesuffix(".suite")
+
+
 def _resume(
     a: argparse.Namespace,
     out: Path,
@@ -123,12 +140,14 @@ def _resume(
     run = state.run
     if run is not None and not state.complete:
         same = (run.suite, run.revision.id, run.environment.hash, run.options, run.planned) == (
-            a.suite, revision.id, environment.hash, asked, planned,
+            _suite_name(a.suite), revision.id, environment.hash, asked, planned,
         )  # fmt: skip
         if same:
             return run, True, state.done, failed_once(out)
         _note(f"{out} holds an unfinished run of another suite, revision, environment or options; a new run is added")
-    new = Run(uuid.uuid4().hex, a.suite, revision, environment, time.time(), planned=planned, options=asked)
+    new = Run(
+        uuid.uuid4().hex, _suite_name(a.suite), revision, environment, time.time(), planned=planned, options=asked
+    )
     return new, False, set(), set()
 
 

@@ -33,6 +33,7 @@ from .model import (
     RunEnd,
 )  # fmt: skip
 from .model.serde import to_plain
+from .model.workloads import is_suite_file
 from .revision import revision_of
 from .suites import load_suite
 from .sweep import RETRIED, resume_state, run_sweep
@@ -53,6 +54,11 @@ class NightlyOptions:
     budget_s: float | None = None
     reason: Reason = Reason.NIGHTLY
     options: MeasureOptions = field(default_factory=MeasureOptions)
+
+    @property
+    def suite_address(self) -> str:
+        """The suite as processes with another working folder find it."""
+        return str(Path(self.suite).absolute()) if is_suite_file(self.suite) else self.suite
 
     @property
     def folder(self) -> Path:
@@ -151,7 +157,7 @@ def _session(
             old = read_session(path)
         except InputError:
             path.unlink()
-    if old is not None and (old.suite, old.device, old.planned) == (options.suite, options.device, planned):
+    if old is not None and (old.suite, old.device, old.planned) == (options.suite_address, options.device, planned):
         bundle = _bundle(old, commit)
         if bundle is not None:
             done_file = options.folder / "done.json"
@@ -170,7 +176,7 @@ def _session(
             session.save(path)
             return session, True
     session = AsvSession(
-        str(options.folder / "bundles"), options.suite, options.device, options.reason, planned, deadline, None,
+        str(options.folder / "bundles"), options.suite_address, options.device, options.reason, planned, deadline, None,
         time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + "-" + uuid.uuid4().hex[:4], options.options,
     )  # fmt: skip
     session.save(path)

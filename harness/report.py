@@ -125,7 +125,7 @@ def reproduce(incident: Incident, report: NightReport) -> str:
         command = f"attnwatch compare --base {base.commit[:12]} --head {head.commit[:12]}"
     else:
         command = "attnwatch measure"
-    return f'{command} --suite {report.suite} --where "{where}"'
+    return f'{command} --suite {report.suite_given} --where "{where}"'
 
 
 def _facts(report: NightReport) -> list[str]:
@@ -138,7 +138,9 @@ def _facts(report: NightReport) -> list[str]:
     if report.base_revision:
         facts.append(f"compared with {report.base_revision.id[:24]} and {_s(report.nights, 'earlier run')} in all")
     if report.nights and report.smallest_detectable is not None:
-        facts.append(f"could not have seen changes under {report.smallest_detectable:.1%} (median over series)")
+        least = report.smallest_detectable
+        text = f"{least:.1%}" if least < 10 else "1000 %: this run or those before it were very noisy"
+        facts.append(f"could not have seen changes under {text} (median over series)")
     dismissed = sum(f.state is TriageState.DISMISSED for f in report.findings)
     if dismissed:
         facts.append(f"{_s(dismissed, 'suspect')} looked worse and did not when measured again")

@@ -1,0 +1,1 @@
+"""One module per page; each has a function ``page``."""

@@ -16,9 +16,15 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ScreenOptions:
-    """``z`` is the distance in noise units and ``relevant`` the relative change that make a suspect."""
+    """``z`` is the distance in noise units and ``relevant`` the relative change that make a suspect.
+
+    With fewer than ``short`` earlier runs the noise is hardly known: ``z_short`` then lets more through, and what it
+    lets through is measured again.
+    """
 
     z: float = 3.0
+    z_short: float = 1.5
+    short: int = 6
     relevant: float = 0.02
     window: int = 20
     noise_floor: float = 0.005
@@ -59,11 +65,13 @@ def screen(
     counted = np.maximum(np.isfinite(history).sum(axis=1), 1)
     run_to_run = _run_noise(history, delta[noisy], options)
     noise = np.sqrt((run_to_run**2 + within**2) * (1 + 1 / counted))
-    z = np.where(exact, np.where(delta != 0, np.inf * np.sign(delta), 0.0), delta / noise)
+    infinite = np.where(delta > 0, np.inf, np.where(delta < 0, -np.inf, 0.0))
+    z = np.where(exact, infinite, delta / noise)
+    needed = np.where(counted < options.short, options.z_short, options.z)
     enough = np.where(exact, delta * adverse > 0, delta * adverse >= np.log1p(options.relevant))
     with np.errstate(invalid="ignore"):
-        suspect = np.isfinite(delta) & enough & (z * adverse >= options.z)
-    smallest = np.where(exact, 0.0, np.expm1(np.maximum(options.z * noise, np.log1p(options.relevant))))
+        suspect = np.isfinite(delta) & enough & (z * adverse >= needed)
+    smallest = np.where(exact, 0.0, np.expm1(np.maximum(needed * noise, np.log1p(options.relevant))))
     return Screened(np.exp(delta), z, suspect, smallest)
 
 

@@ -94,5 +94,6 @@ def oracle(operation: str) -> Callable[..., Any]:
     if target is None:
         raise CaseFailed(Status.INVALID, f"there is no oracle for operation {operation!r}; add it to ORACLES")
     module, _, name = target.partition(":")
-    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    with guarded("loading the oracle"):
+        function: Callable[..., Any] = getattr(importlib.import_module(module), name)
     return function

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -43,6 +44,9 @@ _HOT_SHARE = 0.25
 
 #: Most that problems kept for other backends may take, and their share of the memory available.
 _KEPT_BYTES, _KEPT_SHARE = 1 << 30, 0.1
+
+#: New modules after which the garbage collector is settled again.
+_MANY_MODULES = 50
 
 
 @dataclass
@@ -110,8 +114,8 @@ class Bench:
         self._environment: Environment | None = None
         # The profiler's first start takes most of a second: not in somebody's case.
         memory.footprint(lambda: torch.ones(1), [], self._device)
-        gc.collect()
-        gc.freeze()  # what is imported by now need not be looked through after every failed case
+        self._modules = 0
+        self._settle()
 
     def environment(self) -> Environment:
         """The record of device, software and kernels; made once."""
@@ -143,7 +147,7 @@ class Bench:
             run.metrics = {n: v for n, v in run.metrics.items() if n in ("input_bytes", "first_call_s")}
             run.samples, run.warmup = {}, {}
             release(failed)
-            self._after_failure(run)
+            self._after_failure(run, status)
         run.telemetry.update(self._telemetry())
         duration = time.perf_counter() - start
         a = run.account
@@ -173,8 +177,8 @@ class Bench:
                 prepared = PreparedCase(case, call, self._clock)
                 prepared.sample(2)
                 return prepared
-        except CaseFailed:
-            self._after_failure(run)
+        except CaseFailed as failed:
+            self._after_failure(run, failed.status)
             raise
 
     def _measure(self, run: _Running) -> None:
@@ -206,6 +210,7 @@ class Bench:
         try:
             operation_of(workload).work(workload.params)  # a bad workload is found before anything is loaded
             found = self._backends.implementation(case.backend, workload.operation, workload.params)
+            self._settle()
             self._origin(run, found)
             judge = oracle(workload.operation) if options.check else None
             with guarded("making the inputs"):
@@ -303,8 +308,21 @@ class Bench:
             self._problems.drop(problem)
             raise CaseFailed(Status.WRONG, "the kernel wrote into its inputs (checksums before and after differ)")
 
-    def _after_failure(self, run: _Running) -> None:
+    def _settle(self) -> None:
+        """Takes what was imported since out of the garbage collector's sight.
+
+        torch and the backends' libraries are so many objects that one full collection takes longer than
+        measuring a small case.
+        """
+        if len(sys.modules) >= self._modules + _MANY_MODULES:
+            gc.collect()
+            gc.freeze()
+            self._modules = len(sys.modules)
+
+    def _after_failure(self, run: _Running, status: Status) -> None:
         """Gives memory back; says whether the device can still be used."""
+        if status in (Status.OUT_OF_MEMORY, Status.CRASHED):
+            gc.collect()  # what a kernel left in cycles; tracebacks are dropped already
         if self._device.type != "cuda":
             return
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import traceback
 from collections.abc import Iterator
@@ -78,7 +77,6 @@ def release(error: BaseException) -> None:
         if one.__traceback__ is not None:
             traceback.clear_frames(one.__traceback__)
             one.__traceback__ = None
-    gc.collect()
 
 
 def _text(error: BaseException) -> str:

@@ -27,6 +27,9 @@ _ATOL_EPSILONS = {torch.float64: 1 << 20, torch.float32: 16, torch.float16: 1, t
 
 Function = Callable[..., Any]
 
+#: Freed blocks are handed out again in no promised order; a kernel allocates a few before its result.
+_POISONED_BLOCKS = 4
+
 
 @dataclass(frozen=True)
 class Expected:
@@ -157,8 +160,10 @@ def _largest(values: torch.Tensor) -> float:
 def poison_free_memory(like: Sequence[Expected], dtype: torch.dtype) -> None:
     """Fills blocks of the results' sizes with NaN and frees them, so that a kernel which leaves parts of an
     uninitialised result unwritten tends to show NaN and not the last right answer."""
+    blocks = []
     for expected in like:
-        torch.full(expected.values.shape, torch.nan, dtype=dtype, device=expected.values.device)
+        nan = torch.full(expected.values.shape, torch.nan, dtype=dtype, device=expected.values.device)
+        blocks += [nan, *(nan.clone() for _ in range(_POISONED_BLOCKS - 1))]
 
 
 def check(results: Sequence[Any], expected: Sequence[Expected], dtype: torch.dtype) -> float:

@@ -6,11 +6,13 @@ is the backend's business.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from harness.model import Params, Workload, content_key
+from harness.model import Params, Workload, canonical_json, content_key
 
 from .counting import ITEMSIZE, Span, Work, work
 from .masks import MASKS, allowed_by
@@ -63,15 +65,9 @@ class Operation:
     spans: Callable[[Params], list[Span]]
 
     def work(self, params: Params) -> Work:
-        """Exact work of the pass that ``direction`` names."""
-        return work(
-            self.spans(params),
-            heads_q=integer(params, "heads_q"),
-            heads_kv=integer(params, "heads_kv"),
-            head_dim=integer(params, "head_dim"),
-            itemsize=ITEMSIZE[dtype_name(params)],
-            backward=is_backward(params),
-        )
+        """Exact work of the pass that ``direction`` names. Counted once per workload: masks are counted bit by
+        bit."""
+        return _work(self, canonical_json(dict(params)))
 
     def inputs(self, params: Params, seed: int, device: str) -> Inputs:
         """Inputs that depend on workload and seed only, not on backend, device or what ran before."""
@@ -80,6 +76,19 @@ class Operation:
             raise ParamError(f"parameter heads_q: {heads_q} is no multiple of heads_kv {heads_kv}")
         shapes = {k: v for k, v in params.items() if k != "direction"}
         return self.make(params, int(content_key(self.name, shapes, seed)[:12], 16), device)
+
+
+@lru_cache(maxsize=256)
+def _work(operation: Operation, text: str) -> Work:
+    params: Params = json.loads(text)
+    return work(
+        operation.spans(params),
+        heads_q=integer(params, "heads_q"),
+        heads_kv=integer(params, "heads_kv"),
+        head_dim=integer(params, "head_dim"),
+        itemsize=ITEMSIZE[dtype_name(params)],
+        backward=is_backward(params),
+    )
 
 
 def is_backward(params: Params) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.model import Params
+from harness.model import InputError, Params
 
 from .counting import ITEMSIZE
 
 
-class ParamError(ValueError):
+class ParamError(InputError):
     """A workload parameter is missing or cannot be used."""
 
 

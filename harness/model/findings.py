@@ -49,10 +49,11 @@ class Incident:
 
 @dataclass
 class NightReport:
-    """One judged run."""
+    """One judged run. ``suite_given`` is what ``--suite`` was given: a name or a file."""
 
     run_id: str
     suite: str
+    suite_given: str
     revision: Revision
     machine: str
     fingerprint: str

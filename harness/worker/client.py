@@ -44,7 +44,14 @@ class _Prepared:
 
 
 class _NotBegun(Exception):
-    """The worker went away, or is out of date, before it began: ask another one."""
+    """The worker went away, or is out of date, before it began: ask another one.
+
+    ``offset`` is where its log stood, for telling why when no other one does better.
+    """
+
+    def __init__(self, offset: int = 0) -> None:
+        super().__init__()
+        self.offset = offset
 
 
 class _Died(Exception):
@@ -86,7 +93,7 @@ class _Link:
         """Result of one request. A timed one runs at most ``limit_s`` from the moment the worker begins it."""
         number = next(self._numbers)
         offset = self.files.log_size()
-        begun = not timed
+        begun = False
         deadline = time.monotonic() + (_QUEUE_S if timed else limit_s)
         try:
             self.channel.send({"id": number, "op": op, "limit_s": limit_s, **body})
@@ -101,10 +108,10 @@ class _Link:
             if not self.files.exit(self.pid).exists():
                 kill_session(self.pid)  # it may live on with its descriptors closed by a backend
             if not begun:
-                raise _NotBegun from None
-            raise _Died(self._explain(offset)) from None
+                raise _NotBegun(offset) from None
+            raise _Died(self.explain(offset)) from None
         except TimeoutError:
-            if not begun:
+            if timed and not begun:
                 raise InfrastructureError(
                     f"the device was busy for {_QUEUE_S:g} s with other work; see {self.files.log}"
                 ) from None
@@ -129,7 +136,8 @@ class _Link:
                 raise InputError(message)
         raise InfrastructureError(message)
 
-    def _explain(self, offset: int) -> str:
+    def explain(self, offset: int) -> str:
+        """How the worker ended and what its log says from byte ``offset`` on."""
         text = f"the worker was {how_it_ended(self.files, self.pid)}"
         self.end_known = True
         text = text.replace("was exited", "exited").replace("was ended", "ended")
@@ -292,12 +300,15 @@ class WorkerClient:
 
     def _ask(self, op: str, body: Message, limit_s: float, *, timed: bool, alone: bool = False) -> Any:
         """One request, asked of a new worker where the old one went away before it began."""
-        for _ in range(_TRIES):
+        why = ""
+        for attempt in range(_TRIES):
             link = None
             try:
                 link = self._fresh() if alone else self._reach()
                 return link.request(op, body, limit_s, timed=timed)
-            except _NotBegun:
+            except _NotBegun as gone:
+                if link is not None and attempt == _TRIES - 1:
+                    why = link.explain(gone.offset)
                 self._forget()
             except (_Died, _TimedOut, CaseError) as error:
                 if not isinstance(error, CaseError):
@@ -311,9 +322,7 @@ class WorkerClient:
             finally:
                 if alone and link is not None:
                     _discard(link)
-        raise InfrastructureError(
-            f"{_TRIES} workers in a row ended before they began ({op}); see the runtime folder's logs"
-        )
+        raise InfrastructureError(f"{op}: {_TRIES} workers in a row went away; of the last: {why}")
 
     def _reach(self) -> _Link:
         if self._link is None:

@@ -33,8 +33,6 @@ def varlen_attention(
 
     from . import sdpa
 
-    if not q.shape[0] or not k.shape[0]:
-        return torch.zeros_like(q)
     q_lens, k_lens = cu_seqlens_q.diff(), cu_seqlens_k.diff()
     query = torch.arange(max_seqlen_q, device=q.device)
     key = torch.arange(max_seqlen_k, device=q.device)

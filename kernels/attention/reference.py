@@ -67,7 +67,7 @@ def attention(
     block = max(16, SCORE_BUDGET // max(1, batch * heads_q * kv_len))
     offset = kv_len - q_len if causal_alignment == "bottom_right" else 0
     out = []
-    for i in range(0, q_len, block):
+    for i in range(0, max(1, q_len), block):  # once without queries too, for the sake of autograd
         j = min(i + block, q_len)
         low, high = visible(i, j, q_len, kv_len, causal, causal_alignment, window)
         scores = q[:, :, i:j] @ k[:, :, low:high].transpose(-1, -2)
@@ -86,7 +86,7 @@ def attention(
             scores = scores + mask[:, :, i:j, low:high].to(dtype)
         scores = scores.masked_fill(~keep, -math.inf)
         out.append(_softmax(scores) @ v[:, :, low:high])
-    return torch.cat(out, dim=2) if out else torch.zeros_like(q)
+    return torch.cat(out, dim=2)
 
 
 def _softmax(scores: Tensor) -> Tensor:

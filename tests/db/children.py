@@ -27,6 +27,14 @@ def ingest(database: str, bundle: str, chunk: str = "128") -> int:
     return 0
 
 
+def ingest_when_told(database: str, bundle: str) -> int:
+    """Ingest in small chunks once a line arrives; the exit code."""
+    print("ready", flush=True)
+    sys.stdin.readline()
+    sys.argv[3:] = []
+    return ingest(database, bundle, "5")
+
+
 def open_when_told(database: str) -> None:
     """Open a store once a line arrives."""
     print("ready", flush=True)

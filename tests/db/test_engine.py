@@ -49,7 +49,16 @@ def test_default_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize(
     "url",
-    ["mysql://host/name", "sqlite://", "sqlite:///:memory:", ":memory:", "", "nonsense://x", "sqlite://host/x.db", "a\0b"],
+    [
+        "mysql://host/name",
+        "sqlite://",
+        "sqlite:///:memory:",
+        ":memory:",
+        "",
+        "nonsense://x",
+        "sqlite://host/x.db",
+        "a\0b",
+    ],
 )
 def test_bad_address(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -146,7 +155,10 @@ def test_read_only_store_refuses_to_write(tmp_path: Path, bundle: Path) -> None:
         with pytest.raises(InputError, match="reading only"):
             ingest_bundle(store, bundle)
         # The file itself is opened so: SQLite refuses too.
-        with pytest.raises(InfrastructureError, match=r"x\.db: the file or its folder cannot be opened"), store.read() as c:
+        with (
+            pytest.raises(InfrastructureError, match=r"x\.db: the file or its folder cannot be opened"),
+            store.read() as c,
+        ):
             c.execute(text("DELETE FROM metric_value"))
 
 
@@ -169,9 +181,11 @@ def test_read_only_file_system(tmp_path: Path, bundle: Path) -> None:
         pytest.skip("mounting is not permitted here")
     try:
         subprocess.run(["mount", "-o", "remount,bind,ro", str(frozen)], check=True)
-        with pytest.raises(InfrastructureError, match=r"x\.db: the file or its folder cannot be opened"):
-            with open_store(frozen / "x.db") as store:
-                ingest_bundle(store, bundle)
+        with (
+            pytest.raises(InfrastructureError, match=r"x\.db: the file or its folder cannot be opened"),
+            open_store(frozen / "x.db") as store,
+        ):
+            ingest_bundle(store, bundle)
         with pytest.raises(InfrastructureError, match="cannot be opened"):
             open_store(frozen / "new.db")
         with open_store(frozen / "x.db", read_only=True) as store:
@@ -209,7 +223,11 @@ def test_limit_on_file_size(tmp_path: Path) -> None:
 
     code = "import sys\nfrom tests.db.children import ingest\nsys.exit(ingest(*sys.argv[1:]))"
     done = subprocess.run(
-        [sys.executable, "-c", code, str(path), str(bundle)], preexec_fn=limit, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, str(path), str(bundle)],
+        preexec_fn=limit,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 3, done.stderr
     assert "x.db: " in done.stdout

@@ -61,7 +61,10 @@ def test_same_migrations_write_postgresql() -> None:
     assert "WITHOUT ROWID" not in sql
     for table in Base.metadata.sorted_tables:
         # The same columns with the same types, from the tables and from the migration.
-        columns = [line.strip().rstrip(",") for line in str(CreateTable(table).compile(dialect=postgresql.dialect())).splitlines()]
+        columns = [
+            line.strip().rstrip(",")
+            for line in str(CreateTable(table).compile(dialect=postgresql.dialect())).splitlines()
+        ]
         written = [line.strip().rstrip(",") for line in sql.splitlines()]
         for column in columns[2:]:
             if column and not column.startswith((")", "CONSTRAINT")):

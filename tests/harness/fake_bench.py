@@ -99,6 +99,8 @@ class Bench:
         return Controls({"control_gemm_s": Value(1e-3, 0.9e-3, 1.1e-3, 5)}, {})
 
     def reports(self) -> list[BackendReport]:
+        if os.environ.get("FAKE_REPORTS") == "segfault":
+            ctypes.string_at(0)
         return [BackendReport("one", True, None, "1.0", ("attention",)), BackendReport("two", False, "absent")]
 
 

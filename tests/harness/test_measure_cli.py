@@ -152,6 +152,13 @@ def test_second_sweep_on_a_device_ends_3_and_names_the_first(cli: Cli, tmp_path:
             child.stdout.close()
 
 
+def test_worker_that_cannot_start_ends_3_and_leaves_no_file(cli: Cli, tmp_path: Path) -> None:
+    cli.env["FAKE_START"] = "raise"
+    code, stdout, stderr = cli("--suite", suite(tmp_path), "--device", "cpu", "--json", "--out", "b.jsonl")
+    assert code == 3 and "no device today" in stderr and not stdout and "Traceback (most" in stderr.partition("log ")[2]
+    assert not (tmp_path / "b.jsonl").exists()
+
+
 def test_runs_without_anything_beyond_the_standard_library(cli: Cli, tmp_path: Path) -> None:
     """The client's half on a bare image: third-party imports fail loudly."""
     place = tmp_path / "bare"
@@ -160,7 +167,7 @@ def test_runs_without_anything_beyond_the_standard_library(cli: Cli, tmp_path: P
         "import sys\n"
         "class No:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in {'msgspec', 'typer', 'rich', 'sqlalchemy', 'scipy', 'torch', 'asv', 'streamlit'}:\n"
+        "        if name.split('.')[0] in {'msgspec', 'typer', 'rich', 'sqlalchemy', 'scipy', 'torch', 'asv'}:\n"
         "            raise ImportError('not on a bare image: ' + name)\n"
         "sys.meta_path.insert(0, No())\n"
     )

@@ -187,3 +187,43 @@ def test_interrupted_client_does_not_leave_the_worker_computing(tmp_path: Path, 
     out, _ = child.communicate(timeout=60)
     assert out == "ok\n"
     assert not alive(pid)
+
+
+def test_backend_whose_import_takes_the_worker_down_is_told_with_its_trace(tmp_path: Path, runtime: Path) -> None:
+    with client(tmp_path, variables=(("FAKE_REPORTS", "segfault"),)) as c:
+        with pytest.raises(InfrastructureError, match=r"reports(.|\n)*SIGSEGV(.|\n)*in reports"):
+            c.reports()
+        assert c.measure(case(), QUICK).status is Status.OK
+
+
+def test_idle_connection_outlives_its_worker(tmp_path: Path, runtime: Path) -> None:
+    with client(tmp_path) as c:
+        pid = int(str(c.measure(case(), QUICK).telemetry["pid"]))
+        os.kill(pid, signal.SIGKILL)
+        assert eventually(lambda: not alive(pid))
+        assert c.environment().machine.device_model == "fake"
+
+
+@pytest.mark.slow
+def test_hang_ends_also_when_the_client_is_gone(tmp_path: Path, runtime: Path) -> None:
+    """The worker's own watchdog, for a case that hangs with nobody left to kill it."""
+    script = (
+        "import sys\n"
+        "from harness.worker import WorkerClient, WorkerSpec\n"
+        "from harness.model import Case, MeasureOptions, Workload\n"
+        "c = WorkerClient.connect(WorkerSpec('cpu', kernels=sys.argv[1]))\n"
+        "print(c.measure(Case('b', Workload('attention', {'batch': 1}), 'ok')).telemetry['pid'], flush=True)\n"
+        "c.measure(Case('b', Workload('attention', {'batch': 1}), 'hang'), MeasureOptions(timeout_s=0.5))\n"
+    )
+    folder = tree(tmp_path / "tree")
+    child = subprocess.Popen([sys.executable, "-c", script, folder], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    pid = int(child.stdout.readline())
+    (log,) = runtime.glob("*.log")
+    assert eventually(lambda: "measure hang" in log.read_text())
+    child.kill()
+    child.wait()
+    child.stdout.close()
+    assert alive(pid)
+    assert eventually(lambda: not alive(pid), 60.0)
+    assert "Timeout" in log.read_text()

@@ -11,8 +11,6 @@ import torch
 from torch import Tensor
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-#: Share of the largest value that two roundings in the format of the inputs may cost.
-EPSILON = {torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
 
 def normal(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
@@ -96,13 +94,20 @@ def naive(
     return out
 
 
-def excess(out: Tensor, exact: Tensor, low: Tensor, factor: float = 2.0, atol: float = 1e-5) -> float:
-    """max|out - exact| over what is allowed: factor x the error of the same sums in low precision, + atol."""
+def excess(out: Tensor, exact: Tensor, low: Tensor, factor: float = 2.0, roundings: int = 1) -> float:
+    """max|out - exact| over what is allowed.
+
+    Allowed is ``factor`` x the error of the oracle computed in the dtype of ``out``, and ``roundings`` of the
+    largest value in that dtype: over few numbers the oracle may be right by luck, and no kernel can do
+    better than round its output once.
+    """
     assert out.shape == exact.shape, f"{tuple(out.shape)} is not {tuple(exact.shape)}"
     if not exact.numel():
         return 0.0
     error = (out.detach().double() - exact.double()).abs().max().item()
-    allowed = factor * (low.double() - exact.double()).abs().max().item() + atol
+    largest = max(1.0, exact.abs().max().item())
+    allowed = factor * (low.double() - exact.double()).abs().max().item()
+    allowed += largest * (1e-5 + roundings * torch.finfo(out.dtype).eps / 2)
     return math.inf if math.isnan(error) else error / allowed
 
 
@@ -120,13 +125,11 @@ def check_forward(
 def check_backward(
     run: Callable[..., Tensor], oracle: Callable[..., Tensor], tensors: tuple[Tensor, ...], options: Mapping[str, Any]
 ) -> None:
-    """The gradient rule: three times, plus a rounding of the largest gradient: sums over heads add their own."""
+    """The gradient rule: three times and four roundings, for sums over blocks and heads add their own."""
     leaves = [t.detach().clone().requires_grad_() for t in tensors]
     grad = normal(*leaves[0].shape, dtype=leaves[0].dtype, seed=9)
     found = torch.autograd.grad(run(*leaves, **options), leaves, grad)
     exact = torch.autograd.grad(oracle(*leaves, **options), leaves, grad.double())
     low = torch.autograd.grad(oracle(*leaves, **options, dtype=leaves[0].dtype), leaves, grad)
     for name, a, b, c in zip("qkv", found, exact, low, strict=True):
-        largest = b.abs().max().item() if b.numel() else 0.0
-        atol = 1e-5 + EPSILON[a.dtype] * max(1.0, largest)
-        assert excess(a, b, c, factor=3.0, atol=atol) <= 1, f"gradient of {name}"
+        assert excess(a, b, c, factor=3.0, roundings=4) <= 1, f"gradient of {name}"

@@ -102,9 +102,9 @@ def problems(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def _check(backend: str, problem: dict[str, Any], backward: bool) -> None:
-    shape = ("batch", "heads_q", "heads_kv", "q_len", "kv_len", "head_dim")
+    shape = {n: problem[n] for n in ("batch", "heads_q", "heads_kv", "q_len", "kv_len", "head_dim")}
     options = {n: problem[n] for n in ("causal", "causal_alignment", "window", "softcap", "scale")}
-    tensors = qkv(*(problem[n] for n in shape), DTYPES[problem["dtype"]])
+    tensors = qkv(**shape, dtype=DTYPES[problem["dtype"]])
     if options["softcap"] is not None and backend.startswith("sdpa"):
         with pytest.raises(Unsupported, match="softcap"):
             attention(*tensors, backend=backend, **options)

@@ -17,6 +17,7 @@ from kernels.registry import Unsupported
 from .helpers import DTYPES, cumulative, excess, normal, ragged
 
 BACKENDS = ("paged", "paged_gather")
+Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def case(
@@ -26,11 +27,12 @@ def case(
     heads: tuple[int, int] = (4, 2),
     head_dim: int = 16,
     dtype: str = "float32",
-) -> tuple[tuple[torch.Tensor, ...], dict[str, Any], tuple[torch.Tensor, ...]]:
+) -> tuple[Three, dict[str, Any], tuple[torch.Tensor, torch.Tensor]]:
     """((q, k_cache, v_cache), options, (k, v) end to end): shuffled pages, the unused ones and tails NaN."""
     kind = DTYPES[dtype]
     q = normal(sum(q_lens), heads[0], head_dim, dtype=kind, seed=1)
-    k, v = (normal(sum(kv_lens), heads[1], head_dim, dtype=kind, seed=s) for s in (2, 3))
+    k = normal(sum(kv_lens), heads[1], head_dim, dtype=kind, seed=2)
+    v = normal(sum(kv_lens), heads[1], head_dim, dtype=kind, seed=3)
     blocks = sum(-(-n // page_size) for n in kv_lens) + 3
     pool = BlockPool(blocks, page_size, heads[1], head_dim, dtype=kind, poison=True, seed=len(kv_lens))
     starts = cumulative(kv_lens).tolist()
@@ -48,13 +50,13 @@ def case(
 
 
 def check(backend: str, made: Any, q_lens: list[int], kv_lens: list[int], **rule: Any) -> None:
-    tensors, options, (k, v) = made
-    out = paged_attention(*tensors, backend=backend, **options, **rule)
-    exact = dense.varlen_attention(tensors[0], k, v, **ragged(q_lens, kv_lens), **rule)
-    low = dense.varlen_attention(tensors[0], k, v, **ragged(q_lens, kv_lens), **rule, dtype=tensors[0].dtype)
-    assert out.dtype == tensors[0].dtype
+    (q, k_cache, v_cache), options, (k, v) = made
+    out = paged_attention(q, k_cache, v_cache, backend=backend, **options, **rule)
+    exact = dense.varlen_attention(q, k, v, **ragged(q_lens, kv_lens), **rule)
+    low = dense.varlen_attention(q, k, v, **ragged(q_lens, kv_lens), **rule, dtype=q.dtype)
+    assert out.dtype == q.dtype
     assert excess(out, exact, low) <= 1
-    assert torch.equal(reference.paged_attention(*tensors, **options, **rule), exact)
+    assert torch.equal(reference.paged_attention(q, k_cache, v_cache, **options, **rule), exact)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

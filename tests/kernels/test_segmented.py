@@ -18,7 +18,7 @@ def peak_bytes(call: Callable[[], object]) -> int:
     call()
     with torch.profiler.profile(profile_memory=True) as profile:
         call()
-    events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]  # type: ignore[union-attr]
+    events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
     level = top = 0
     for event in sorted(events, key=lambda e: e.start_ns()):
         level += event.nbytes()

@@ -28,7 +28,7 @@ BATCHES = [
 
 def tensors(
     q_lens: list[int], kv_lens: list[int], heads_q: int, heads_kv: int, head_dim: int, dtype: str
-) -> tuple[torch.Tensor, ...]:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     kind = DTYPES[dtype]
     q = normal(sum(q_lens), heads_q, head_dim, dtype=kind, seed=1)
     k, v = (normal(sum(kv_lens), heads_kv, head_dim, dtype=kind, seed=s) for s in (2, 3))

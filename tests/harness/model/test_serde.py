@@ -63,8 +63,9 @@ def test_options_round_trip(options: MeasureOptions) -> None:
 
 def test_run_and_environment_round_trip() -> None:
     run = Run(
-        "r", "smoke", Revision("abc+dirty.1", "abc", True, 1.5), Environment(Machine("cpu", "m"), packages={"torch": "2"}),
-        3.25, options={"seed": 1, "rel": 0.05, "where": None},
+        "r", "smoke", Revision("abc+dirty.1", "abc", True, 1.5),
+        Environment(Machine("cpu", "m"), packages={"torch": "2"}), 3.25,
+        options={"seed": 1, "rel": 0.05, "where": None},
     )  # fmt: skip
     back = from_plain(Run, json.loads(json.dumps(to_plain(run))))
     assert back == run and back.environment.hash == run.environment.hash

@@ -1,0 +1,334 @@
+"""The bundle: round trip, cut lines, bad lines, many writers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.bundle import (
+    BundleWriter,
+    Controls,
+    Record,
+    bundle_schema,
+    encode_line,
+    read_bundle,
+)
+from harness.model import (
+    Case,
+    Environment,
+    InputError,
+    Machine,
+    Measurement,
+    Reason,
+    Revision,
+    Run,
+    RunEnd,
+    Status,
+    Value,
+    Workload,
+)
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "bundle.schema.json"
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+names = st.from_regex(r"[a-z_][a-z0-9_]{0,12}", fullmatch=True)
+floats = st.floats(allow_nan=False, allow_infinity=False)
+counts = st.integers(0, 2**31 - 1)
+scalars = st.none() | st.booleans() | st.integers() | floats | texts
+values = st.builds(Value, floats, st.none() | floats, st.none() | floats, counts)
+timings = st.dictionaries(names, st.lists(floats, max_size=5), max_size=3)
+cases = st.builds(
+    Case, texts, st.builds(Workload, texts, st.dictionaries(names, scalars, max_size=5), floats), texts, texts
+)
+common: dict[str, Any] = {
+    "case": cases,
+    "started_at": floats,
+    "duration_s": floats,
+    "attempt": st.integers(1, 2**31 - 1),
+    "discarded": st.dictionaries(texts, counts, max_size=3),
+    "stop_reason": texts,
+    "operators": st.lists(texts, max_size=3),
+    "telemetry": st.dictionaries(texts, scalars, max_size=3),
+}
+measurements = st.builds(
+    Measurement, status=st.just(Status.OK), detail=texts, metrics=st.dictionaries(names, values, max_size=4),
+    samples=timings, warmup=timings, **common,
+) | st.builds(
+    Measurement, status=st.sampled_from([s for s in Status if s is not Status.OK]), detail=texts.filter(bool), **common
+)  # fmt: skip
+strings = st.dictionaries(texts, texts, max_size=3)
+machines = st.builds(Machine, texts, texts, texts, texts, texts, st.dictionaries(texts, scalars, max_size=3))
+environments = st.builds(Environment, machines, texts, strings, texts, strings, counts, texts, texts, texts)
+revisions = st.builds(Revision, texts, st.none() | texts, st.booleans(), st.none() | floats, texts, texts)
+ids = texts.filter(bool)
+runs = st.builds(
+    Run, ids, texts, revisions, environments, floats, st.sampled_from(Reason), counts, texts,
+    st.dictionaries(texts, scalars, max_size=3),
+)  # fmt: skip
+records = st.one_of(
+    runs.map(lambda r: ("run", r.id, r)),
+    st.tuples(st.just("measurement"), ids, measurements),
+    st.builds(lambda i, v: ("controls", i, Controls(i, v)), ids, st.dictionaries(names, values, max_size=3)),
+    st.builds(RunEnd, ids, floats, st.booleans(), counts).map(lambda e: ("end", e.run_id, e)),
+)
+
+
+def write(path: Path, items: list[tuple[str, str, Record]]) -> None:
+    path.unlink(missing_ok=True)
+    with BundleWriter(path) as out:
+        for _, run_id, record in items:
+            if isinstance(record, Run):
+                out.run(record)
+            elif isinstance(record, Measurement):
+                out.measurement(run_id, record)
+            elif isinstance(record, Controls):
+                out.controls(run_id, record.values)
+            else:
+                out.end(record)
+
+
+def exactly(value: object) -> str:
+    """Text that tells 1 from True and 1.0."""
+    return repr(dataclasses.asdict(value))  # type: ignore[call-overload]
+
+
+def simple_measurement(**changes: Any) -> Measurement:
+    case = Case("prefill", Workload("attention", {"batch": 1}), "sdpa_math")
+    return Measurement(**{"case": case, "status": Status.OK, "started_at": 1.0, **changes})
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@given(st.lists(records, max_size=6))
+def test_round_trip(tmp_path: Path, items: list[tuple[str, str, Record]]) -> None:
+    path = tmp_path / "b.jsonl"
+    write(path, items)
+    reader = read_bundle(path)
+    lines = list(reader)
+    assert [(line.kind, line.run_id, exactly(line.record)) for line in lines] == [
+        (kind, run_id, exactly(record)) for kind, run_id, record in items
+    ]
+    assert [line.number for line in lines] == list(range(1, len(items) + 1))
+    assert reader.warnings == []
+    for (_, _, record), line in zip(items, lines, strict=True):
+        if isinstance(record, Measurement) and isinstance(line.record, Measurement):
+            assert record.case.key == line.record.case.key
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@given(st.lists(records, min_size=1, max_size=3), st.data())
+def test_any_cut_leaves_a_prefix(tmp_path: Path, items: list[tuple[str, str, Record]], data: st.DataObject) -> None:
+    path = tmp_path / "b.jsonl"
+    write(path, items)
+    whole = path.read_bytes()
+    cut = data.draw(st.integers(0, len(whole)))
+    path.write_bytes(whole[:cut])
+    ends = [i + 1 for i, byte in enumerate(whole) if byte == 10]
+    complete = sum(end - 1 <= cut for end in ends)  # a line that lacks only its newline is whole
+    reader = read_bundle(path)
+    assert [exactly(line.record) for line in reader] == [exactly(r) for _, _, r in items[:complete]]
+    starts = {0, *ends, *(end - 1 for end in ends)}
+    assert (reader.truncated is None) == (cut in starts)
+    assert len(reader.warnings) == (cut not in starts)
+    if reader.warnings:
+        assert f"b.jsonl:{complete + 1}: the last line is cut off" in reader.warnings[0]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes_end_in_records_or_a_clear_error(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "b.jsonl"
+    path.write_bytes(data)
+    try:
+        list(read_bundle(path))
+    except InputError as error:
+        assert str(error).startswith(f"{path}:")
+
+
+GOOD = json.loads(encode_line("measurement", simple_measurement(), run_id="r"))
+
+
+def case_with(params: dict[str, Any]) -> dict[str, Any]:
+    return {**GOOD["case"], "workload": {"operation": "a", "params": params}}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": 2}, "field schema: 2 is newer than 1, .* upgrade attnwatch"),
+        ({"schema": 0}, "field schema: 0 is not a bundle schema"),
+        ({"schema": None}, r"Expected `int`, got `null` - at `\$\.schema`"),
+        ({"kind": "trace"}, "field kind: 'trace' is none of run, measurement, controls, end"),
+        ({"run_id": ""}, "run id is empty or missing"),
+        ({"status": "fine"}, r"Invalid enum value 'fine' - at `\$\.status`"),
+        ({"status": "wrong"}, "a measurement that is wrong needs a detail"),
+        ({"attempt": 0}, "field attempt: 0 is not between 1 and"),
+        ({"attempt": 2**31}, "field attempt: 2147483648 is not between"),
+        ({"attempt": 2**80}, "attempt"),
+        ({"started_at": "now"}, r"Expected `float`, got `str` - at `\$\.started_at`"),
+        ({"samples": {"latency_s": [1.0, None]}}, r"Expected `float`, got `null` - at `\$\.samples\[\.\.\.\]\[1\]`"),
+        ({"metrics": {"latency_s": {"value": 1.0, "n": -1}}}, r"field metrics\.latency_s\.n: -1"),
+        ({"discarded": {"throttled": -1}}, r"field discarded\.throttled: -1"),
+        ({"case": case_with({"x y": 1})}, "'x y' is not an identifier"),
+        ({"case": case_with({"x": []})}, r"at `\$\.case\.workload\.params"),
+    ],
+)  # fmt: skip
+def test_bad_line_names_file_line_and_field(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    path = tmp_path / "b.jsonl"
+    good = json.dumps(GOOD)
+    path.write_text("\n".join((good, "", json.dumps({**GOOD, **change}), good)) + "\n")
+    with pytest.raises(InputError, match=rf"b\.jsonl:3: .*{message}"):
+        list(read_bundle(path))
+    # The same as a last line without its newline: it is complete, so it is wrong and not cut off.
+    path.write_text(json.dumps({**GOOD, **change}))
+    with pytest.raises(InputError, match=r"b\.jsonl:1: "):
+        list(read_bundle(path))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"[1, 2]\n", b"\xff\xfe\x00\n", b"hello\n", b"hello", b"\x89PNG\r\n\x1a\n", b'{"kind": "end", "run_id": NaN}\n'],
+)
+def test_files_of_another_kind(tmp_path: Path, raw: bytes) -> None:
+    path = tmp_path / "b.jsonl"
+    path.write_bytes(raw)
+    with pytest.raises(InputError, match=r"b\.jsonl:1: "):
+        list(read_bundle(path))
+
+
+def test_folders_and_missing_files(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none.jsonl"):
+        with pytest.raises(InputError, match="cannot read this bundle"):
+            list(read_bundle(path))
+    for path in (tmp_path, tmp_path / "no" / "b.jsonl"):
+        with pytest.raises(InputError, match="cannot write a bundle here"):
+            BundleWriter(path)
+
+
+def test_numbers_that_json_lacks_are_noted(tmp_path: Path) -> None:
+    path = tmp_path / "b.jsonl"
+    odd = simple_measurement(
+        metrics={"latency_s": Value(1.0, -math.inf, 2.0), "max_abs_error": Value(math.nan)},
+        telemetry={"power_w": math.inf, "load": 0.5},
+    )
+    write(path, [("measurement", "r", odd)])
+    (line,) = read_bundle(path)
+    assert isinstance(line.record, Measurement)
+    assert line.record.metrics == {"latency_s": Value(1.0, None, 2.0)}
+    assert line.record.telemetry == {"power_w": "inf", "load": 0.5, "non_finite.max_abs_error": "nan"}
+
+
+def test_hostile_text_survives(tmp_path: Path) -> None:
+    path = tmp_path / "b.jsonl"
+    text = "'; DROP TABLE run; --<script>\u2028\r\n\x00\\ud800 \U0001f600" + "x" * 100_000
+    write(path, [("measurement", text, simple_measurement(detail=text + "\ud800\udfff"))])
+    (line,) = read_bundle(path)
+    assert line.run_id == text
+    assert isinstance(line.record, Measurement)
+    assert line.record.detail == text + "\\ud800\\udfff"
+
+
+def test_numpy_numbers_are_plain(tmp_path: Path) -> None:
+    import numpy as np
+
+    path = tmp_path / "b.jsonl"
+    m = simple_measurement(
+        metrics={"latency_s": Value(np.float64(0.5), n=np.int64(3))}, telemetry={"a": np.bool_(True)}
+    )  # type: ignore[arg-type, dict-item]
+    write(path, [("measurement", "r", m)])
+    (line,) = read_bundle(path)
+    assert isinstance(line.record, Measurement)
+    assert line.record.metrics == {"latency_s": Value(0.5, n=3)}
+    assert line.record.telemetry == {"a": True}
+
+
+def test_cut_line_is_put_aside_when_writing_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "b.jsonl"
+    write(path, [("measurement", "r", simple_measurement())] * 2)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-10])
+    with BundleWriter(path) as out:
+        assert out.recovered is not None
+        assert "b.jsonl.cut" in out.recovered
+        out.measurement("r", simple_measurement(attempt=2))
+    assert [line.record.attempt for line in read_bundle(path)] == [1, 2]  # type: ignore[union-attr]
+    assert (tmp_path / "b.jsonl.cut").read_bytes() == whole.splitlines()[1][:-9] + b"\n"
+    path.write_bytes(whole[:-1])
+    with BundleWriter(path) as out:
+        assert out.recovered is None
+    assert path.read_bytes() == whole
+
+
+def test_line_that_does_not_fit_is_taken_back(tmp_path: Path) -> None:
+    path = tmp_path / "b.jsonl"
+    code = (
+        "import sys\nfrom harness.bundle import BundleWriter\nfrom harness.model import AttnwatchError, RunEnd\n"
+        "out = BundleWriter(sys.argv[1])\n"
+        "try:\n    while True:\n        out.end(RunEnd('r' * 300, 1.0))\n"
+        "except AttnwatchError as error:\n    print(error)\n    sys.exit(error.exit_code)\n"
+    )
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], preexec_fn=limit, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3, done.stderr
+    assert "b.jsonl: cannot write the bundle" in done.stdout
+    reader = read_bundle(path)
+    assert len(list(reader)) == 2
+    assert reader.warnings == []
+
+
+def test_many_writers_mix_no_lines(tmp_path: Path) -> None:
+    path = tmp_path / "b.jsonl"
+    code = (
+        "import sys\nfrom harness.bundle import BundleWriter\nfrom harness.model import RunEnd\n"
+        "with BundleWriter(sys.argv[1]) as out:\n"
+        "    for i in range(100):\n        out.end(RunEnd(sys.argv[2] * 3000, float(i)))\n"
+    )
+    children = [subprocess.Popen([sys.executable, "-c", code, str(path), c]) for c in "abcd"]
+    assert [child.wait() for child in children] == [0] * 4
+    lines = list(read_bundle(path))
+    found = {c: [x.record.finished_at for x in lines if x.run_id[0] == c] for c in "abcd"}  # type: ignore[union-attr]
+    assert found == {c: [float(i) for i in range(100)] for c in "abcd"}
+
+
+def test_writing_imports_the_standard_library_only() -> None:
+    code = (
+        "import sys\nbefore = set(sys.modules)\nimport harness.bundle\n"
+        "new = {m.partition('.')[0] for m in set(sys.modules) - before}\n"
+        "print(sorted(new - set(sys.stdlib_module_names)))"
+    )
+    env = {**os.environ, "PYTHONPATH": str(SCHEMA.parents[1])}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert done.stdout.strip() == "['harness']"
+
+
+def test_published_schema_is_current() -> None:
+    assert json.loads(SCHEMA.read_text()) == bundle_schema(), "run `python -m harness.bundle docs/bundle.schema.json`"
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(records)
+def test_lines_validate_against_the_schema(item: tuple[Any, str, Record]) -> None:
+    kind, run_id, record = item
+    line = encode_line(kind, record, **({"run_id": run_id} if kind == "measurement" else {}))
+    validator = jsonschema.Draft202012Validator(bundle_schema())
+    validator.validate(json.loads(line))
+    for field in ("kind", "schema"):
+        assert not validator.is_valid({k: v for k, v in json.loads(line).items() if k != field})
