@@ -42,6 +42,7 @@ __all__ = [
     "latest_run",
     "machines",
     "measurements_of_run",
+    "row_counts",
     "run",
     "runs",
     "samples",
@@ -296,3 +297,15 @@ def _run_query() -> Any:
         .join(m, m.id == r.machine_id)
         .join(e, e.id == r.environment_id)
     )
+
+
+def row_counts(store: Store) -> dict[str, int]:
+    """Rows per kind of record."""
+    models = {
+        "machines": t.Machine, "environments": t.Environment, "revisions": t.Revision, "runs": t.Run, "cases": t.Case,
+        "measurements": t.Measurement, "metric values": t.MetricValue, "incidents": t.Incident,
+    }  # fmt: skip
+    with store.read() as connection:
+        return {
+            name: connection.execute(select(func.count()).select_from(m)).scalar() or 0 for name, m in models.items()
+        }

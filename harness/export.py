@@ -18,7 +18,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_csv(store: Store, run_id: str | None, out: str) -> int:
-    """Write one run (the latest where None); returns the number of rows. Text that a spreadsheet would run is quoted."""
+    """Write one run (the latest where None); returns the number of rows. Formulas of a spreadsheet become text."""
     if run_id is None:
         newest = latest_run(store)
         if newest is None:

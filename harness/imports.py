@@ -23,9 +23,8 @@ def import_paths(store: Store, paths: Sequence[Path]) -> dict[str, Any]:
 
 def check_paths(paths: Sequence[Path]) -> dict[str, Any]:
     """What :func:`import_paths` would say for an empty store; nothing outside a temporary folder is written."""
-    with tempfile.TemporaryDirectory(prefix="attnwatch-check-") as folder:
-        with open_store(Path(folder) / "check.db") as store:
-            return import_paths(store, paths)
+    with tempfile.TemporaryDirectory(prefix="attnwatch-check-") as folder, open_store(Path(folder) / "x.db") as store:
+        return import_paths(store, paths)
 
 
 def expand(paths: Sequence[Path]) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Start-up of the commands people type: ``attnwatch --help`` and ``doctor``, as a ratio to a bare interpreter.
+"""Start-up of the commands people type, as a ratio to a bare interpreter.
 
 Bars: ``--help`` under 0.4 s, ``doctor`` (worker started anew, torch imported) under 5 s. Exit code 1 where one is missed.
 """

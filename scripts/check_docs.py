@@ -15,7 +15,7 @@ import typer.main
 
 ROOT = Path(__file__).resolve().parents[1]
 ARCHITECTURE_WORDS = 1100
-PAGES = [p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 
 def cli_page() -> str:

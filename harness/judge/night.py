@@ -108,7 +108,8 @@ def _report(
     rows = measurements_of_run(store, head.id)
     failures = [(r.case.backend, r.case.label, f"{r.status}: {r.detail}") for r in rows if Status(r.status).failed]
     return NightReport(
-        run_id=head.id, suite=head.suite, suite_given=options.suite, revision=_revision(head), machine=head.device_model, fingerprint=head.machine,
+        run_id=head.id, suite=head.suite, suite_given=options.suite, revision=_revision(head),
+        machine=head.device_model, fingerprint=head.machine,
         started_at=head.started_at, duration_s=(head.finished_at or time.time()) - head.started_at,
         counts=counts_by_status(store, [head.id])[head.id], base_run=base.id if base else None,
         base_revision=_revision(base) if base else None, nights=judged.nights, incidents=incidents, findings=findings,

@@ -31,7 +31,9 @@ def fill(db: Path, tmp_path: Path, backend: str) -> None:
     path = tmp_path / "b.jsonl"
     with BundleWriter(path) as writer:
         writer.run(run)
-        writer.measurement("r1", Measurement(case, Status.OK, 1.7e9, metrics={"latency_s": Value(0.001, 0.0009, 0.0011, 9)}))
+        writer.measurement(
+            "r1", Measurement(case, Status.OK, 1.7e9, metrics={"latency_s": Value(0.001, 0.0009, 0.0011, 9)})
+        )
         writer.end(RunEnd("r1", 1.7e9 + 5, measured=1))
     with open_store(db) as store:
         ingest_bundle(store, path)

@@ -13,7 +13,7 @@ from asv_runner.benchmarks._base import Benchmark
 from asv_runner.benchmarks.mark import SkipNotImplemented
 
 
-class AttentionBenchmark(Benchmark):
+class AttentionBenchmark(Benchmark):  # type: ignore[misc]
     """Latency of one workload on one backend; samples are seconds of single calls with cold caches."""
 
     name_regex = re.compile("^(Attn[A-Z_].+)|(attn_.+)$")
