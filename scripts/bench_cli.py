@@ -1,6 +1,6 @@
 """Start-up of the commands people type, as a ratio to a bare interpreter.
 
-Bars: ``--help`` under 0.4 s, ``doctor`` (worker started anew, torch imported) under 5 s. Exit code 1 where one is missed.
+Bars: ``--help`` under 0.4 s, ``doctor`` (worker started anew, torch imported) under 5 s. Exit code 1 where missed.
 """
 
 from __future__ import annotations
