@@ -144,6 +144,9 @@ def _facts(report: NightReport) -> list[str]:
     dismissed = sum(f.state is TriageState.DISMISSED for f in report.findings)
     if dismissed:
         facts.append(f"{_s(dismissed, 'suspect')} looked worse and did not when measured again")
+    moved = sum("are the same" in f.how for f in report.findings)
+    if moved:
+        facts.append(f"{_s(moved, 'series')} moved although kernels and environment are the same: look at the machine")
     if report.faster:
         facts.append(f"{_s(report.faster, 'series')} faster than before (not measured again)")
     return facts

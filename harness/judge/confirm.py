@@ -15,6 +15,9 @@ from harness.worker import WorkerClient, WorkerSpec
 
 _S = TriageState
 
+#: Nothing that is under test differs between the two runs, so nothing that is under test can have regressed.
+MACHINE_MOVED = "slower twice, although kernels and environment are the same: the machine moved"
+
 
 @dataclass(frozen=True)
 class ConfirmPlan:
@@ -47,7 +50,7 @@ def _settle_exact(f: Finding, plan: ConfirmPlan) -> Finding:
     """Exact metrics and statuses need no statistics; a status was already tried twice."""
     if f.kind == "status" or plan.base is not None or plan.changed:
         return replace(f, state=_S.CONFIRMED, how=f.how if f.kind == "status" else "exact metric")
-    return replace(f, how="exact metric moved although kernels and environment are the same")
+    return replace(f, state=_S.DISMISSED, how="exact metric moved although kernels and environment are the same")
 
 
 def _interleaved(
@@ -115,5 +118,5 @@ def _repeated(f: Finding, client: WorkerClient, plan: ConfirmPlan) -> Finding:
     if f.level is not None and value.low <= f.level * (1 + (f.smallest_detectable or 0.0)):
         return replace(f, state=_S.DISMISSED, how="back at its level when measured again")
     if not plan.changed:
-        return replace(f, how="slower twice, although kernels and environment are the same: the machine moved")
+        return replace(f, state=_S.DISMISSED, how=MACHINE_MOVED)
     return replace(f, state=_S.CONFIRMED, how="slower twice on a changed environment; base cannot be run here")

@@ -34,7 +34,7 @@ from .failures import CaseFailed, available_memory, guarded, memory_ceiling, rel
 from .operations import operation_of
 from .params import ParamError, dtype_name
 from .timing.adaptive import StopRule
-from .timing.clock import Account, Clock, Samples, collect, no_collector
+from .timing.clock import PREEMPTED, Account, Clock, Samples, collect, no_collector
 
 #: Default half-width of the median's interval at which sampling stops, per kind of device.
 REL_WIDTH = {"cpu": 0.05, "cuda": 0.01}
@@ -74,19 +74,26 @@ class PreparedCase:
         self._clock = clock
 
     def sample(self, n: int) -> list[float]:
-        """``n`` cold samples in seconds. Raises :class:`CaseFailed` when the kernel raises, or when the clock
-        discards ten times as many as it keeps."""
+        """``n`` cold samples in seconds, preempted ones only where ten times as many tries gave no others.
+
+        Raises :class:`CaseFailed` when the kernel raises, or when the clock discards that many.
+        """
         if self._call is None:
             raise CaseFailed(Status.INVALID, "sampled after its release")
         kept: list[float] = []
+        spare: list[float] = []
         account = Account()
         with guarded("sampling"), no_collector():
             for _ in range(10 * n):
                 seconds, why = self._clock.sample(self._call, account, cold=True)
                 if not why:
                     kept.append(seconds)
+                elif why == PREEMPTED:
+                    spare.append(seconds)
                 if len(kept) == n:
                     return kept
+        if len(kept) + len(spare) >= n:
+            return kept + spare[: n - len(kept)]
         raise CaseFailed(Status.INVALID, f"only {len(kept)} of {10 * n} samples could count: {why}")
 
     def release(self) -> None:
@@ -192,6 +199,9 @@ class Bench:
             self._keep(run, "latency_s", cold)
             run.stop_reason = cold.stop_reason
             run.telemetry["rel_width"] = rule.rel_width
+            if cold.disturbed:
+                run.telemetry["disturbed"] = cold.disturbed
+                run.telemetry["fell_back_to_disturbed"] = cold.fell_back
             if options.hot:
                 short = options.max_seconds * _HOT_SHARE
                 hot_rule = StopRule(rule.rel_width, rule.min_samples, rule.max_samples, short, short)

@@ -16,6 +16,9 @@ from .adaptive import Sampling, StopRule, median_interval, median_of
 
 Call = Callable[[], object]
 
+#: Another process took a core away during the sample. Such samples count only where too few others can be had.
+PREEMPTED = "preempted"
+
 
 @dataclass(slots=True)
 class Account:
@@ -60,12 +63,18 @@ class Clock(Protocol):
 
 @dataclass
 class Samples:
-    """What sampling one metric gave. ``discarded`` counts by reason the samples that could not count."""
+    """What sampling one metric gave. ``discarded`` counts by reason the samples that could not count.
+
+    ``disturbed`` is the share of preempted samples among those tried; ``fell_back`` says that they were kept because
+    the machine left too few others.
+    """
 
     values: list[float] = field(default_factory=list)
     warmup: list[float] = field(default_factory=list)
     discarded: dict[str, int] = field(default_factory=dict)
     stop_reason: str = ""
+    disturbed: float = 0.0
+    fell_back: bool = False
 
     def value(self) -> Value:
         """Median with its 95 % interval (none below 6 samples) and the number of samples."""
@@ -91,9 +100,12 @@ def collect(clock: Clock, call: Call, rule: StopRule, account: Account, *, cold:
 
     One warm-up is enough after a gate that has called the kernel before.
     A clock that discards everything ends by ``rule.max_samples`` attempts beyond those that counted, or by time.
+    Preempted samples are kept aside; on a machine that leaves too few others within ``rule.max_seconds`` they are used
+    all the same, in the order taken, and ``fell_back`` says so.
     """
     got = Samples()
     refused: Counter[str] = Counter()
+    every: list[float] = []
     state = Sampling(rule)
     with no_collector():
         for _ in range(warmups):
@@ -102,8 +114,13 @@ def collect(clock: Clock, call: Call, rule: StopRule, account: Account, *, cold:
         while True:
             seconds, why = clock.sample(call, account, cold=cold)
             elapsed = perf_counter() - start
+            if why in ("", PREEMPTED):
+                every.append(seconds)
             if why:
                 refused[why] += 1
+                if elapsed >= rule.max_seconds and len(state.samples) < rule.min_samples <= len(every):
+                    got.stop_reason = "time"
+                    break
                 if refused.total() >= rule.max_samples or elapsed >= rule.hard_seconds:
                     got.stop_reason = "time" if elapsed >= rule.hard_seconds else "count"
                     break
@@ -112,5 +129,9 @@ def collect(clock: Clock, call: Call, rule: StopRule, account: Account, *, cold:
             if (reason := state.stop(elapsed)) is not None:
                 got.stop_reason = reason
                 break
-    got.values, got.discarded = state.samples, dict(refused)
+    got.disturbed = refused[PREEMPTED] / len(every) if every else 0.0
+    got.fell_back = len(state.samples) < rule.min_samples and len(every) > len(state.samples)
+    if got.fell_back:
+        del refused[PREEMPTED]
+    got.values, got.discarded = every if got.fell_back else state.samples, dict(refused)
     return got

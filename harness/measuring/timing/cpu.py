@@ -6,16 +6,20 @@ import ctypes
 import os
 import sys
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 from time import perf_counter_ns
 
 import torch
 
 from harness.model import Scalar
 
-from .clock import Account, Call
+from .clock import PREEMPTED, Account, Call
 
 #: Taken as the size of the last-level cache where the system does not tell; generous for one socket.
 ASSUMED_LLC_BYTES = 64 << 20
+
+#: Longer calls meet the scheduler whatever else runs, and a lost slice weighs little in them.
+_LONG_NS = 50_000_000
 
 _CPUS = Path("/sys/devices/system/cpu")
 
@@ -71,7 +75,11 @@ def steady_allocator() -> bool:
 class CpuClock:
     """Cold: reads a buffer of twice the last-level cache before each call, with all of torch's threads so that
     private caches go too. Reading, because a written buffer leaves dirty lines whose write-back would be paid
-    for by the kernel (seen: a third more for memory-bound calls)."""
+    for by the kernel (seen: a third more for memory-bound calls).
+
+    A sample during which the scheduler took a core from any of our threads is told as preempted: with threads that
+    wait for each other one lost core costs a whole time slice (seen on two cores beside three busy processes: median
+    796 us for samples left alone, 775 us on the idle machine, 8.7 ms for preempted ones)."""
 
     def __init__(self, llc_bytes: int | None = None) -> None:
         self.llc_bytes, self.llc_source = (llc_bytes, "given") if llc_bytes else last_level_cache()
@@ -92,13 +100,15 @@ class CpuClock:
         if cold:
             self._flush()
         flushed = perf_counter_ns()
+        switches = getrusage(RUSAGE_SELF).ru_nivcsw
         start = perf_counter_ns()  # read twice: the flush has put the clock's own code out of the caches
         result = call()
         end = perf_counter_ns()
+        preempted = getrusage(RUSAGE_SELF).ru_nivcsw != switches and end - start < _LONG_NS
         del result
         account.flush_s += (flushed - first) * 1e-9
         account.kernel_s += (perf_counter_ns() - start) * 1e-9
-        return (end - start) * 1e-9, ""
+        return (end - start) * 1e-9, PREEMPTED if preempted else ""
 
     def once(self, call: Call, account: Account) -> tuple[object, float]:
         start = perf_counter_ns()

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.measuring.timing.adaptive import CONFIDENCE, Sampling, StopRule, interval_rank, median_interval, median_of
+from harness.measuring.timing.clock import PREEMPTED, Account, collect
+from harness.model import Scalar
 
 
 def script() -> ModuleType:
@@ -98,3 +100,40 @@ def test_a_rule_that_looks_each_time_at_luck_would_be_caught(monkeypatch: pytest
     )
     monkeypatch.setattr(module, "median_interval", adaptive.median_interval)
     assert module.simulate("normal 15 %", 0.05, 300, limit=400).coverage < 0.917
+
+
+class _Scripted:
+    """A clock that gives what it is told; preempted samples are ten times as long."""
+
+    flush_bytes = 0
+
+    def __init__(self, clean_every: int) -> None:
+        self.clean_every, self.calls = clean_every, 0
+
+    def sample(self, call: object, account: object, *, cold: bool) -> tuple[float, str]:
+        self.calls += 1
+        if self.clean_every and self.calls % self.clean_every == 0:
+            return 1.0 + 0.001 * (self.calls % 7), ""
+        return 10.0, PREEMPTED
+
+    def once(self, call: object, account: object) -> tuple[object, float]:
+        raise AssertionError
+
+    def telemetry(self) -> dict[str, Scalar]:
+        return {}
+
+
+def test_preempted_samples_do_not_count_while_others_can_be_had() -> None:
+    got = collect(_Scripted(3), lambda: None, StopRule(0.05, max_seconds=60), Account(), cold=True)
+    assert max(got.values) < 1.1
+    assert not got.fell_back
+    assert got.discarded[PREEMPTED] >= 2 * len(got.values) - 2
+    assert 0.5 < got.disturbed < 0.8
+
+
+def test_a_machine_that_always_interferes_still_gives_an_answer_and_says_so() -> None:
+    got = collect(_Scripted(0), lambda: None, StopRule(0.05, max_seconds=0.0), Account(), cold=True)
+    assert got.fell_back
+    assert got.values == [10.0] * 6
+    assert got.disturbed == 1.0
+    assert got.discarded == {}
