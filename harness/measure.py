@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import re
 import signal
 import sys
 import threading
@@ -22,13 +21,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.bundle import BundleWriter
-from harness.device import resolve_device
+from harness.device import refuse_foreign_processes, resolve_device
+from harness.duration import seconds
 from harness.locks import sweep_lock
 from harness.model import (
     AttnwatchError,
     Case,
     Environment,
     Exit,
+    InputError,
     Measurement,
     MeasureOptions,
     Revision,
@@ -49,8 +50,6 @@ INTERRUPTED = 130
 Progress = Callable[[SweepEvent], None]
 
 _QUICK: dict[str, Any] = {"rel_width": 0.1, "max_seconds": 0.2, "hot": False, "memory": False}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|)")
-_UNITS = {"s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def main(argv: Sequence[str] | None = None, progress: Progress | None = None) -> int:
@@ -73,6 +72,7 @@ def _run(a: argparse.Namespace, progress: Progress | None) -> int:
         _show_cases(cases, as_json=a.json, summary=a.dry_run)
         return int(Exit.CLEAN)
     device = resolve_device(a.device)
+    refuse_foreign_processes(device)
     options = _options(a)
     out = Path(a.out or f"attnwatch-{_suite_name(a.suite)}.jsonl")
     deadline = None if a.budget is None else time.time() + a.budget
@@ -255,10 +255,10 @@ def _terminable() -> Iterator[None]:
 
 
 def _duration(text: str) -> float:
-    match = _DURATION.fullmatch(text.strip())
-    if match is None or float(match[1]) <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration; give 90s, 15m or 2h")
-    return float(match[1]) * _UNITS[match[2]]
+    try:
+        return seconds(text)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _positive(text: str) -> float:

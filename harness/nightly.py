@@ -19,6 +19,7 @@ from .asv_drive import CONFIG, log_tail, run_asv
 from .asv_session import AsvSession, read_session
 from .builds import Build, build, build_worktree, commit_of
 from .bundle import BundleWriter, read_bundle
+from .device import refuse_foreign_processes
 from .ingest import ingest_bundle
 from .locks import sweep_lock
 from .model import (
@@ -83,6 +84,7 @@ def nightly(options: NightlyOptions, show: Show, say: Callable[[str], None]) -> 
 
     deadline = None if options.budget_s is None else time.time() + options.budget_s
     cases = load_suite(options.suite)
+    refuse_foreign_processes(options.device)
     with sweep_lock(options.device, f"nightly --suite {options.suite}"), open_store(options.db) as store:
         take_leftovers(options, store, say)
         measured = measure(options, cases, deadline, show, say)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from typing import Annotated, Any
 
 import typer
-
-from harness.model.terms import InputError
 
 DbOption = Annotated[
     str | None,
@@ -24,17 +21,12 @@ DeviceOption = Annotated[
     str | None, typer.Option("--device", metavar="DEVICE", help="cpu or cuda:N; a GPU where there is one.")
 ]
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|)")
 
+def seconds(text: str | None) -> float | None:
+    """``--budget`` in seconds, None where it was not given."""
+    from harness.duration import seconds as parse
 
-def seconds(text: str | None, option: str = "--budget") -> float | None:
-    """``90``, ``90s``, ``15m`` or ``2h`` in seconds."""
-    if text is None:
-        return None
-    match = _DURATION.fullmatch(text.strip())
-    if not match or float(match[1]) <= 0:
-        raise InputError(f"{option}: {text!r} is no duration; give 90s, 15m or 2h")
-    return float(match[1]) * {"s": 1, "": 1, "m": 60, "h": 3600}[match[2]]
+    return None if text is None else parse(text)
 
 
 def print_json(value: Any) -> None:

@@ -47,7 +47,7 @@ def compare(
             _print_csv(report)
         raise typer.Exit(int(Exit.FINDING if adverse(report) else Exit.CLEAN))
 
-    from harness.device import resolve_device
+    from harness.device import refuse_foreign_processes, resolve_device
     from harness.locks import sweep_lock
     from harness.model import MeasureOptions
     from harness.selection import select
@@ -63,6 +63,7 @@ def compare(
         variables=(base_env or (), head_env or ()),
     )
     cases = select(suite, backend or (), where)
+    refuse_foreign_processes(chosen)
     with sweep_lock(chosen, "attnwatch compare"), bar() as shown:
         show = None if shown is None else lambda i, n, case: shown.show(i, n, f"{case.backend} {case.workload.label}")
         report = compare_sides(a, b, cases, MeasureOptions(), judge, budget_s=seconds(budget), progress=show)

@@ -31,6 +31,8 @@ def measure(
     max_seconds: Annotated[float | None, typer.Option("--max-seconds", help="Cap on sampling one metric.")] = None,
     timeout: Annotated[float | None, typer.Option("--timeout", help="Cap on one case, in seconds.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of the inputs.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Wider intervals, latency only.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how much would be measured and end.")] = False,
     list_cases: Annotated[bool, typer.Option("--list", help="Print the cases and measure nothing.")] = False,
     json_out: JsonOption = False,
 ) -> None:
@@ -48,7 +50,8 @@ def measure(
             args += [name, str(value)]
     for glob in backend or ():
         args += ["--backend", glob]
-    args += [flag for flag, on in (("--isolate", isolate), ("--list", list_cases), ("--json", json_out)) if on]
+    switches = {"--isolate": isolate, "--quick": quick, "--dry-run": dry_run, "--list": list_cases, "--json": json_out}
+    args += [flag for flag, on in switches.items() if on]
     with bar() as progress:
         code = measure_main(args, progress=progress)
     raise typer.Exit(code)
