@@ -1,6 +1,6 @@
 """How fast is the backward pass?"""
 
-from benchmarks import backends_of
+from benchmarks import SUITE, backends_of
 from harness.model.suite import Question, grid
 
 QUESTION = Question(
@@ -18,4 +18,4 @@ QUESTION = Question(
     },
 )
 
-attn_latency = QUESTION.benchmark()
+attn_latency = QUESTION.benchmark(SUITE)

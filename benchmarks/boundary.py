@@ -1,6 +1,6 @@
 """Where do lengths and head sizes that are no round numbers cost more, or go wrong?"""
 
-from benchmarks import backends_of
+from benchmarks import SUITE, backends_of
 from harness.model.suite import Question, grid
 
 _AROUND = [n + d for n in (64, 128, 256, 512, 1024) for d in (-1, 0, 1)]
@@ -26,4 +26,4 @@ QUESTION = Question(
     },
 )
 
-attn_latency = QUESTION.benchmark()
+attn_latency = QUESTION.benchmark(SUITE)

@@ -1,6 +1,6 @@
 """How fast is a step over a contiguous cache, with one new token or a few (speculative decoding)?"""
 
-from benchmarks import backends_of
+from benchmarks import SUITE, backends_of
 from harness.model.suite import Question, grid
 
 QUESTION = Question(
@@ -23,4 +23,4 @@ QUESTION = Question(
     },
 )  # fmt: skip
 
-attn_latency = QUESTION.benchmark()
+attn_latency = QUESTION.benchmark(SUITE)

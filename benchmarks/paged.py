@@ -1,6 +1,6 @@
 """What does a paged cache cost: decode, chunked prefill, and a batch that mixes both?"""
 
-from benchmarks import backends_of
+from benchmarks import SUITE, backends_of
 from harness.model.suite import Question, ragged
 
 _OP = "paged_attention"
@@ -32,4 +32,4 @@ QUESTION = Question(
     },
 )  # fmt: skip
 
-attn_latency = QUESTION.benchmark()
+attn_latency = QUESTION.benchmark(SUITE)

@@ -1,6 +1,6 @@
 """How fast is the forward pass over a whole prompt?"""
 
-from benchmarks import backends_of
+from benchmarks import SUITE, backends_of
 from harness.model.suite import Question, grid
 
 QUESTION = Question(
@@ -26,4 +26,4 @@ QUESTION = Question(
     },
 )  # fmt: skip
 
-attn_latency = QUESTION.benchmark()
+attn_latency = QUESTION.benchmark(SUITE)

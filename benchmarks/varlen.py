@@ -1,6 +1,6 @@
 """What does a ragged batch cost against padding it?"""
 
-from benchmarks import backends_of
+from benchmarks import SUITE, backends_of
 from harness.model.suite import Question, ragged
 
 QUESTION = Question(
@@ -22,4 +22,4 @@ QUESTION = Question(
     },
 )  # fmt: skip
 
-attn_latency = QUESTION.benchmark()
+attn_latency = QUESTION.benchmark(SUITE)

@@ -50,6 +50,8 @@ class RegressionRow:
     smallest_detectable: float | None
     verdict: str
     state: str
+    base_status: str
+    head_status: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def incident(store: Store, incident_id: str) -> IncidentDetail | None:
         select(
             *(c.key, c.benchmark, c.version, c.operation, c.backend, c.params, c.label, c.weight),
             *(t.Metric.name, base.name, head.name, g.ratio, g.ratio_low, g.ratio_high, g.p_value),
-            *(g.smallest_detectable, g.verdict, g.state),
+            *(g.smallest_detectable, g.verdict, g.state, g.base_status, g.head_status),
         )
         .select_from(g)
         .join(c, c.id == g.case_id)
@@ -119,6 +121,43 @@ def incident(store: Store, incident_id: str) -> IncidentDetail | None:
             [RegressionRow(CaseRow(*r[:8]), *r[8:]) for r in connection.execute(regressions)],
             [TriageRow(*r) for r in connection.execute(events)],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSeries:
+    """One case and metric of an incident.
+
+    ``bad_since`` is the start of the first run of the first bad revision, ``updated_at`` when the state last moved.
+    """
+
+    incident_id: str
+    state: str
+    case_key: str
+    metric: str
+    bad_since: float
+    updated_at: float
+
+
+def known_series(store: Store, machine: str, states: Collection[str]) -> list[KnownSeries]:
+    """Series of the incidents on a machine (a fingerprint) that are in one of ``states``."""
+    i, g = t.Incident, t.Regression
+    since = (
+        select(func.min(t.Run.started_at))
+        .where(t.Run.revision_id == i.first_bad_revision_id, t.Run.machine_id == i.machine_id)
+        .correlate(i)
+        .scalar_subquery()
+    )
+    query = (
+        select(i.id, i.state, t.Case.key, t.Metric.name, func.coalesce(since, i.opened_at), i.updated_at)
+        .join(g, g.incident_id == i.id)
+        .join(t.Case, t.Case.id == g.case_id)
+        .join(t.Metric, t.Metric.id == g.metric_id)
+        .join(t.Machine, t.Machine.id == i.machine_id)
+        .where(t.Machine.fingerprint == machine, i.state.in_(states))
+        .order_by(i.opened_at, i.id, g.id)
+    )
+    with store.read() as connection:
+        return [KnownSeries(*row) for row in connection.execute(query)]
 
 
 def _incident_query() -> Any:

@@ -18,14 +18,25 @@ from . import samples as codec
 from . import tables as t
 from .engine import Store
 from .history import CaseRow, History, Point, cases, history, series
-from .incidents import IncidentDetail, IncidentRow, RegressionRow, TriageRow, incident, incidents
+from .incidents import (
+    IncidentDetail,
+    IncidentRow,
+    KnownSeries,
+    RegressionRow,
+    TriageRow,
+    incident,
+    incidents,
+    known_series,
+)
 
 __all__ = [
     "CaseRow",
+    "EnvironmentRow",
     "Freshness",
     "History",
     "IncidentDetail",
     "IncidentRow",
+    "KnownSeries",
     "MachineRow",
     "MeasurementRow",
     "Point",
@@ -35,10 +46,12 @@ __all__ = [
     "cases",
     "controls",
     "counts_by_status",
+    "environment_of_run",
     "freshness",
     "history",
     "incident",
     "incidents",
+    "known_series",
     "latest_run",
     "machines",
     "measurements_of_run",
@@ -77,6 +90,25 @@ class RunRow:
     measured: int
     ruler_version: str
     options: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentRow:
+    """What surrounded the kernels of a run."""
+
+    hash: str
+    python: str
+    packages: dict[str, str]
+    driver: str
+    variables: dict[str, str]
+    threads: int
+    kernels_hash: str
+
+    def without_kernels(self) -> dict[str, str]:
+        """Everything but the kernels as flat text, to find what differs between two runs."""
+        flat = {"python": self.python, "driver": self.driver, "threads": str(self.threads)}
+        flat |= {f"package {k}": str(v) for k, v in self.packages.items()}
+        return flat | {f"variable {k}": str(v) for k, v in self.variables.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +194,19 @@ def latest_run(
     """The run that started last, on this machine and of this suite where they are given."""
     found = runs(store, limit=1, machine=machine, suite=suite, complete_only=complete_only)
     return found[0] if found else None
+
+
+def environment_of_run(store: Store, run_id: str) -> EnvironmentRow | None:
+    """The environment of a run, or None where the run is not stored."""
+    e = t.Environment
+    query = (
+        select(e.hash, e.python, e.packages, e.driver, e.variables, e.threads, e.kernels_hash)
+        .join(t.Run, t.Run.environment_id == e.id)
+        .where(t.Run.name == run_id)
+    )
+    with store.read() as connection:
+        row = connection.execute(query).first()
+    return EnvironmentRow(*row) if row else None
 
 
 def machines(store: Store) -> list[MachineRow]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
-from harness.model import InputError, TriageState, VerdictKind
+from harness.model import METRICS, InputError, TriageState, VerdictKind
 
 from . import tables as t
 from .bulk import clean, table_of, upsert
@@ -57,6 +57,8 @@ class RegressionRecord:
     ratio_high: float | None = None
     p_value: float | None = None
     smallest_detectable: float | None = None
+    base_status: str = "ok"
+    head_status: str = "ok"
 
 
 @dataclass(frozen=True)
@@ -162,14 +164,25 @@ def _put_regressions(connection: Connection, incident_id: str, regressions: Sequ
             "smallest_detectable": r.smallest_detectable,
             "verdict": r.verdict.value,
             "state": r.state.value,
+            "base_status": r.base_status,
+            "head_status": r.head_status,
         }
         key = {
             "incident_id": incident_id,
             "case_id": _find(connection, t.Case, t.Case.key, r.case_key),
-            "metric_id": _find(connection, t.Metric, t.Metric.name, r.metric),
+            "metric_id": _metric(connection, r.metric),
         }
         statement = upsert(connection, t.Regression).values(**key, **values)
         connection.execute(statement.on_conflict_do_update(index_elements=list(key), set_=values))
+
+
+def _metric(connection: Connection, name: str) -> int | None:
+    """Id of a metric; a registered one that no measurement has had yet (a status) is added."""
+    if name in METRICS:
+        m = METRICS[name]
+        row = {"name": m.name, "unit": m.unit, "better": m.better, "exact": m.exact}
+        connection.execute(upsert(connection, t.Metric).values(**row).on_conflict_do_nothing())
+    return _find(connection, t.Metric, t.Metric.name, name)
 
 
 def _event(

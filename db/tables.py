@@ -224,6 +224,8 @@ class Regression(Base):
     smallest_detectable: Mapped[float | None]
     verdict: Mapped[str]
     state: Mapped[str]
+    base_status: Mapped[str]
+    head_status: Mapped[str]
 
 
 class TriageEvent(Base):

@@ -6,9 +6,10 @@ the effect of going first cancel. Used by ``compare`` and by the confirmation of
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .detection.ab import ABOptions, ABResult, compare, family
 from .model import Case, MeasureOptions, Scalar, Status, VerdictKind
@@ -32,8 +33,8 @@ class ABCase:
 
     @property
     def broke(self) -> bool:
-        """Worked on base, fails on head."""
-        return self.base_status is Status.OK and self.head_status.failed
+        """Worked on base, and the kernel fails on head."""
+        return self.base_status is Status.OK and self.head_status.broken
 
 
 Progress = Callable[[int, int, Case], None]
@@ -62,64 +63,73 @@ def run_ab(
 
 
 def _one(case: Case, a: WorkerClient, b: WorkerClient, options: MeasureOptions, judge: ABOptions) -> ABCase:
-    gates = [_gate(client, case, options) for client in (a, b)]
-    (base_status, base_detail), (head_status, head_detail) = gates
-    detail = "; ".join(f"{side}: {d}" for side, d in (("base", base_detail), ("head", head_detail)) if d)
-    if base_status is not Status.OK or head_status is not Status.OK:
-        return ABCase(case, base_status, head_status, detail=detail)
-    try:
-        ha, hb = a.prepare(case, options), b.prepare(case, options)
-    except CaseError as err:
-        return ABCase(case, err.status, err.status, detail=err.detail)
-    base: list[float] = []
-    head: list[float] = []
-    try:
-        result = _sample(a, ha, b, hb, base, head, options, judge)
-    except CaseError as err:
-        return ABCase(case, Status.OK, err.status, detail=err.detail)
-    finally:
-        a.release(ha)
-        b.release(hb)
-    return ABCase(case, Status.OK, Status.OK, result, "", base, head)
+    base, head = _Side(a, case, options), _Side(b, case, options)
+    with contextlib.closing(base), contextlib.closing(head):
+        result = None
+        if all([base.prepare(), head.prepare()]):  # both are tried, so that each side's own status is known
+            result = _sample(base, head, options, judge)
+        detail = "; ".join(f"{n}: {s.detail}" for n, s in (("base", base), ("head", head)) if s.detail)
+        return ABCase(case, base.status, head.status, result, detail, base.samples, head.samples)
 
 
-def _gate(client: WorkerClient, case: Case, options: MeasureOptions) -> tuple[Status, str]:
-    """Whether the case may be timed at all on this side: one gated measuring, as short as possible."""
-    from dataclasses import replace
+class _Side:
+    """One side of one case: what it answered, and its own status when it failed."""
 
-    quick = replace(options, max_samples=options.min_samples, max_seconds=0.05, hot=False, memory=False)
-    measured = client.measure(case, quick)
-    return measured.status, measured.detail
+    def __init__(self, client: WorkerClient, case: Case, options: MeasureOptions) -> None:
+        self.client, self.case, self.options = client, case, options
+        self.status, self.detail = Status.OK, ""
+        self.samples: list[float] = []
+        self._handle: int | None = None
+
+    def prepare(self) -> bool:
+        """Gate the case and hold it ready; once more where it failed."""
+        for _ in range(2):
+            try:
+                self._handle = self.client.prepare(self.case, self.options)
+            except CaseError as err:
+                self.status, self.detail = err.status, err.detail
+                if not err.status.failed:
+                    break
+            else:
+                self.status, self.detail = Status.OK, ""
+                return True
+        return False
+
+    def sample(self) -> bool:
+        """One more sample; False where the side is lost."""
+        assert self._handle is not None
+        try:
+            self.samples += self.client.sample(self._handle, 1)
+        except CaseError as err:
+            self.status, self.detail, self._handle = err.status, err.detail, None
+            return False
+        return True
+
+    def close(self) -> None:
+        """Free what the worker holds for it."""
+        if self._handle is not None:
+            self.client.release(self._handle)
+            self._handle = None
 
 
-def _sample(
-    a: WorkerClient, ha: int, b: WorkerClient, hb: int, base: list[float], head: list[float],
-    options: MeasureOptions, judge: ABOptions,
-) -> ABResult:  # fmt: skip
-    from dataclasses import replace
-
+def _sample(base: _Side, head: _Side, options: MeasureOptions, judge: ABOptions) -> ABResult | None:
+    """Pairs until a look at them settles the question or time is up; None where a side was lost."""
     strict = replace(judge, fdr=judge.fdr / len(LOOKS))
     started = time.monotonic()
     result = None
     for look in LOOKS:
-        while len(base) < look:
-            if len(base) % 2:
-                head += b.sample(hb, 1)
-                base += a.sample(ha, 1)
-            else:
-                base += a.sample(ha, 1)
-                head += b.sample(hb, 1)
-        result = compare(base, head, strict, paired=True)
+        while len(head.samples) < look:
+            first, second = (head, base) if len(base.samples) % 2 else (base, head)
+            if not (first.sample() and second.sample()):
+                return None
+        result = compare(base.samples, head.samples, strict, paired=True)
         if result.verdict is not VerdictKind.AMBIGUOUS or time.monotonic() - started > 4 * options.max_seconds:
             break
-    assert result is not None
     return result
 
 
 def _adjusted(done: list[ABCase], judge: ABOptions) -> list[ABCase]:
     """Verdicts under one false discovery rate over all cases that gave a result."""
-    from dataclasses import replace
-
     measured = [i for i, d in enumerate(done) if d.result is not None]
     results = family([r for d in done if (r := d.result) is not None], judge)
     out = list(done)

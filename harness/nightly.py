@@ -79,7 +79,7 @@ class Measured:
 
 def nightly(options: NightlyOptions, show: Show, say: Callable[[str], None]) -> dict[str, object]:
     """Do the whole job and return the report as plain values. Raises AttnwatchError where it cannot."""
-    from .judge.night import judge_night
+    from .judge import JudgePlan, judge_night
     from .report import write_reports
 
     deadline = None if options.budget_s is None else time.time() + options.budget_s
@@ -91,7 +91,12 @@ def nightly(options: NightlyOptions, show: Show, say: Callable[[str], None]) -> 
         say(f"storing {measured.bundle.name}")
         ingested = ingest_bundle(store, measured.bundle)
         measured.notes += ingested.warnings
-        report = judge_night(store, measured, options, deadline, show, say)
+        plan = JudgePlan(
+            device=options.device, repo=options.repo, kernels_root=str(measured.kernels.root),
+            suite_given=options.suite, options=options.options, deadline=deadline, notes=tuple(measured.notes),
+            bundle=str(measured.bundle),
+        )  # fmt: skip
+        report = judge_night(store, measured.run_id, plan, show, say)
         written = write_reports(report, options.reports)
         finish(options, measured.bundle)
     return {"report": report, "written": written}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from .judge.confirm import MACHINE_MOVED
 from .model import TriageState
 from .model.findings import Finding, Incident, NightReport
 
@@ -48,6 +50,8 @@ def headline(report: NightReport) -> str:
         return f"nothing confirmed; {_s(sum(len(i.findings) for i in suspects), 'suspect')} could not be settled"
     if not report.nights:
         return "first run on this machine: nothing to compare with yet; the next run will be judged against it"
+    if report.still_open:
+        return f"nothing new; {_s(len(report.still_open), 'known incident')} still there"
     return f"no regression in {_s(report.compared, 'series')} against {_s(report.nights, 'earlier run')}"
 
 
@@ -88,12 +92,12 @@ def markdown(report: NightReport) -> str:
             cells = (_ratio(f), _interval(f), f.state.value, f.case.backend, f.case.workload.label, f.how)
             out.append("| " + " | ".join(_escape(c) for c in cells) + " |")
         out += ["", "Reproduce:", "", "```sh", reproduce(incident, report), "```"]
-    if report.suspects_from:
+    if report.what_changed:
         out += [
             "",
             "## What changed since the run compared with",
             "",
-            *(f"- {_escape(t)}" for t in report.suspects_from),
+            *(f"- {_escape(t)}" for t in report.what_changed),
         ]
     if report.failures:
         out += [
@@ -116,16 +120,14 @@ def markdown(report: NightReport) -> str:
 def reproduce(incident: Incident, report: NightReport) -> str:
     """A command that measures the worst case of an incident again, base against head where both are commits."""
     worst = incident.findings[0].case
-    params = worst.workload.params
-    terms = [f"backend == {worst.backend!r}", f"benchmark == {worst.benchmark!r}"]
-    terms += [f"{k} == {v!r}" for k, v in params.items()]
-    where = " and ".join(terms).replace('"', '\\"')
-    base, head = report.base_revision, report.revision
-    if base and base.commit and head.commit and base.commit != head.commit:
-        command = f"attnwatch compare --base {base.commit[:12]} --head {head.commit[:12]}"
+    terms = [f"{k} == {v!r}" for k, v in worst.columns.items() if k != "operation"]
+    where = shlex.quote(" and ".join(terms))
+    base, head = incident.base_commit, incident.head_commit
+    if base and head and base != head:
+        command = f"attnwatch compare --base {base[:12]} --head {head[:12]}"
     else:
         command = "attnwatch measure"
-    return f'{command} --suite {report.suite_given} --where "{where}"'
+    return f"{command} --suite {shlex.quote(report.suite_given)} --where {where}"
 
 
 def _facts(report: NightReport) -> list[str]:
@@ -141,12 +143,16 @@ def _facts(report: NightReport) -> list[str]:
         least = report.smallest_detectable
         text = f"{least:.1%}" if least < 10 else "1000 %: this run or those before it were very noisy"
         facts.append(f"could not have seen changes under {text} (median over series)")
-    dismissed = sum(f.state is TriageState.DISMISSED for f in report.findings)
+    dismissed = sum(f.state is TriageState.DISMISSED and f.how != MACHINE_MOVED for f in report.findings)
     if dismissed:
         facts.append(f"{_s(dismissed, 'suspect')} looked worse and did not when measured again")
-    moved = sum("are the same" in f.how for f in report.findings)
+    moved = sum(f.how == MACHINE_MOVED for f in report.findings)
     if moved:
-        facts.append(f"{_s(moved, 'series')} moved although kernels and environment are the same: look at the machine")
+        facts.append(f"{_s(moved, 'series')} {MACHINE_MOVED}: look at the machine")
+    if report.still_open:
+        facts.append(f"still there, told before: {', '.join(report.still_open)}")
+    if report.recovered:
+        facts.append(f"recovered: {', '.join(report.recovered)}")
     if report.faster:
         facts.append(f"{_s(report.faster, 'series')} faster than before (not measured again)")
     return facts

@@ -8,7 +8,8 @@ from fnmatch import fnmatchcase
 
 from .model import Case, InputError
 from .model.expr import compile_expr
-from .suites import load_suite, with_backend
+from .model.suite import with_backends
+from .suites import load_suite
 
 
 def select(suite: str, backends: Sequence[str] = (), where: str | None = None) -> list[Case]:
@@ -27,7 +28,7 @@ def select(suite: str, backends: Sequence[str] = (), where: str | None = None) -
             near = difflib.get_close_matches(glob, known, n=3) or known
             raise InputError(f"--backend: nothing in suite {suite!r} matches {glob!r}; there are {', '.join(near)}")
     if custom:
-        kept += with_backend(cases, custom)
+        kept += with_backends(cases, custom)
     if where is not None:
         expression = compile_expr(where)
         expression.check_names({name for c in kept for name in c.columns})

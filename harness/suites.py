@@ -8,39 +8,71 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
 from .model import Case, InputError
-from .model.suite import SUITES, Question, with_backends
+from .model.suite import SUITES, Question
 from .model.workloads import FILE_SUFFIX, is_suite_file, read_suite
 
-_OURS = "benchmarks"
+#: The package whose suites asv runs.
+OURS = "benchmarks"
+_SUITE_GROUP, _BACKEND_GROUP = "attnwatch.suites", "attnwatch.backends"
 
 
-def packages() -> list[str]:
-    """Names of the packages that hold suites: ours first, then those of others."""
-    others = {e.value for e in entry_points(group="attnwatch.suites")}
-    return [_OURS, *sorted(others - {_OURS})]
+@dataclass
+class Found:
+    """Questions by the package that brought them, and what is wrong with packages that could not be read."""
+
+    questions: dict[str, list[Question]] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+
+
+@cache
+def find() -> Found:
+    """Every question of every suite package: ours first, then others by name, modules in order of names.
+
+    A package of others that cannot be read is told in ``broken`` and takes nothing else with it.
+    """
+    found = Found({OURS: _questions(OURS)})
+    for name, package in sorted({(e.name, e.value) for e in entry_points(group=_SUITE_GROUP)}):
+        if package in found.questions:
+            continue
+        try:
+            found.questions[package] = _questions(package)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as err:
+            found.broken.append(f"suites {name!r} ({package}) cannot be read: {type(err).__name__}: {err}")
+    return found
+
+
+def questions(packages: Iterable[str] | None = None) -> list[Question]:
+    """Questions of ``packages``, of all packages where it is None."""
+    by_package = find().questions
+    return [q for p in (by_package if packages is None else packages) for q in by_package.get(p, ())]
 
 
 def backends_of(operation: str) -> tuple[str, ...]:
-    """Names of the registered backends of an operation; empty for an operation nobody has."""
-    names: tuple[str, ...] = importlib.import_module(_OURS).backends_of(operation)
+    """Names of the backends of an operation; empty for an operation nobody has."""
+    names: tuple[str, ...] = importlib.import_module(OURS).backends_of(operation)
     return names
 
 
-def questions() -> list[Question]:
-    """Every question of every suite package, in order of module names."""
-    found: list[Question] = []
-    for name in packages():
-        package = importlib.import_module(name)
-        for info in pkgutil.iter_modules(package.__path__):
-            question = getattr(importlib.import_module(f"{name}.{info.name}"), "QUESTION", None)
-            if isinstance(question, Question):
-                found.append(question)
-    return found
+def outside_modules(backends: Iterable[str]) -> tuple[str, ...]:
+    """Top-level modules that bring those of ``backends`` that are not ours, for :class:`WorkerSpec`.
+
+    A backend is not ours when it is given as ``package.module:function`` or comes from an entry point.
+    """
+    ours = importlib.import_module("kernels.registry").BACKENDS
+    others = set(backends) - set(ours)
+    targets = {b.partition(":")[0] for b in others if ":" in b}
+    if any(":" not in b for b in others):
+        targets |= {module for name, module in _entry_modules().items() if name in others}
+    return tuple(sorted({name.partition(".")[0] for name in targets} - {""}))
 
 
 def suite_names() -> list[str]:
@@ -56,13 +88,31 @@ def load_suite(name: str) -> list[Case]:
     cases = [c for q in questions() for c in q.cases(name)]
     if not cases:
         known = ", ".join(suite_names())
-        raise InputError(f"--suite: no suite {name!r}; there are {known}, or a {FILE_SUFFIX} file")
+        trouble = "".join(f"; {text}" for text in find().broken)
+        raise InputError(f"--suite: no suite {name!r}; there are {known}, or a {FILE_SUFFIX} file{trouble}")
     return cases
 
 
-def with_backend(cases: Sequence[Case], backends: Sequence[str]) -> list[Case]:
-    """Each workload of ``cases`` once, asked of ``backends`` (``package.module:function``) instead."""
-    return with_backends(cases, backends)
+def asv_keys(name: str) -> set[str]:
+    """Keys of those cases of a suite that asv can run: asv reads our own suite package and workload files only."""
+    if is_suite_file(name):
+        return {c.key for c in load_suite(name)}
+    return {c.key for q in questions([OURS]) for c in q.cases(name)}
+
+
+def _questions(package: str) -> list[Question]:
+    module = importlib.import_module(package)
+    found = []
+    for info in sorted(pkgutil.iter_modules(module.__path__), key=lambda i: i.name):
+        question = getattr(importlib.import_module(f"{package}.{info.name}"), "QUESTION", None)
+        if isinstance(question, Question):
+            found.append(question)
+    return found
+
+
+@cache
+def _entry_modules() -> dict[str, str]:
+    return {e.name: e.module for e in entry_points(group=_BACKEND_GROUP)}
 
 
 def _file_cases(path: Path) -> list[Case]:

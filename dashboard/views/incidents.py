@@ -52,6 +52,7 @@ def page() -> None:
                 "low": r.ratio_low,
                 "high": r.ratio_high,
                 "state": r.state,
+                "status": "" if r.metric != "status" else f"{r.base_status} -> {r.head_status}",
             }
             for r in detail.regressions
         ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import judging, measuring, night, store
+from . import judging, measuring, night, people, store
 
 app = typer.Typer(
     name="attnwatch",
@@ -24,6 +24,7 @@ app.command()(judging.compare)
 app.command()(measuring.doctor)
 app.command()(store.export)
 app.command()(night.dashboard)
+app.command()(people.triage)
 
 workload = typer.Typer(help="Workload files: sweep what a team serves.", no_args_is_help=True)
 workload.command(name="import")(measuring.workload_import)

@@ -1,4 +1,8 @@
-"""Suspects are measured again before anyone is told: base and head interleaved, or head alone where base is gone."""
+"""Suspects are measured again before anyone is told.
+
+Base and head interleaved where the kernels of the last good run can be laid out and differ; then, where the rest of the
+environment differs too, head alone against its level, since kernels that are not to blame do not acquit torch.
+"""
 
 from __future__ import annotations
 
@@ -9,74 +13,70 @@ from dataclasses import dataclass, replace
 
 from harness.ab import ABCase, run_ab
 from harness.detection.ab import ABOptions
-from harness.model import Case, MeasureOptions, Status, TriageState, VerdictKind
+from harness.model import Case, Measurement, MeasureOptions, Status, TriageState, VerdictKind
 from harness.model.findings import Finding
 from harness.worker import WorkerClient, WorkerSpec
 
 _S = TriageState
+Progress = Callable[[int, int, Case], None]
 
 #: Nothing that is under test differs between the two runs, so nothing that is under test can have regressed.
-MACHINE_MOVED = "slower twice, although kernels and environment are the same: the machine moved"
+MACHINE_MOVED = "moved although kernels and environment are the same"
+NO_TIME = "the budget ended before it was measured again"
 
 
 @dataclass(frozen=True)
-class ConfirmPlan:
-    """How suspects can be settled.
+class Lineup:
+    """What one group of suspects can be settled with.
 
-    ``base`` and ``head`` differ where the kernels do; ``base`` is None where the earlier kernels cannot be had or
-    are the same. ``changed`` says that something else around them did (packages, driver, variables).
+    ``base`` is None where the earlier kernels cannot be had or are the same. ``kernels_differ`` and
+    ``environment_differs`` say what changed since the last good run.
     """
 
     head: WorkerSpec
     base: WorkerSpec | None
-    changed: bool
+    kernels_differ: bool
+    environment_differs: bool
     options: MeasureOptions
     judge: ABOptions
     deadline: float | None = None
 
 
-def confirm(
-    findings: Sequence[Finding], plan: ConfirmPlan, progress: Callable[[int, int, Case], None] | None = None
-) -> list[Finding]:
+def confirm(findings: Sequence[Finding], lineup: Lineup, progress: Progress | None = None) -> list[Finding]:
     """The same findings, each confirmed, dismissed or (when time ran out) still suspect."""
-    exact = [_settle_exact(f, plan) for f in findings if f.kind != "slower"]
+    if not (lineup.kernels_differ or lineup.environment_differs):
+        return [replace(f, state=_S.DISMISSED, how=MACHINE_MOVED) for f in findings if f.kind != "status"] + [
+            _tried(f, lineup) for f in findings if f.kind == "status"
+        ]
     timed = [f for f in findings if f.kind == "slower"]
-    if plan.base is not None:
-        return exact + _interleaved(timed, plan, progress)
-    return exact + _again(timed, plan, progress)
+    others = [f for f in findings if f.kind != "slower"]
+    settled = _interleaved(timed, lineup, progress) if lineup.base is not None else _again(timed, lineup, progress)
+    return _again(others, lineup, progress) + settled
 
 
-def _settle_exact(f: Finding, plan: ConfirmPlan) -> Finding:
-    """Exact metrics and statuses need no statistics; a status was already tried twice."""
-    if f.kind == "status" or plan.base is not None or plan.changed:
-        return replace(f, state=_S.CONFIRMED, how=f.how if f.kind == "status" else "exact metric")
-    return replace(f, state=_S.DISMISSED, how="exact metric moved although kernels and environment are the same")
-
-
-def _interleaved(
-    findings: Sequence[Finding], plan: ConfirmPlan, progress: Callable[[int, int, Case], None] | None
-) -> list[Finding]:
+def _interleaved(findings: Sequence[Finding], lineup: Lineup, progress: Progress | None) -> list[Finding]:
     if not findings:
         return []
-    assert plan.base is not None
-    done, left = run_ab(
-        [f.case for f in findings], plan.base, plan.head, plan.options, plan.judge,
-        deadline=plan.deadline, progress=progress,
+    assert lineup.base is not None
+    done, _ = run_ab(
+        [f.case for f in findings], lineup.base, lineup.head, lineup.options, lineup.judge,
+        deadline=lineup.deadline, progress=progress,
     )  # fmt: skip
     by_key = {d.case.key: d for d in done}
-    left_keys = {c.key for c in left}
-    return [
-        replace(f, how="the budget ended before it was measured again") if f.case.key in left_keys
-        else _settled(f, by_key[f.case.key])
-        for f in findings
-    ]  # fmt: skip
+    settled = [_settled(f, by_key[f.case.key]) if f.case.key in by_key else replace(f, how=NO_TIME) for f in findings]
+    if not lineup.environment_differs:
+        return settled
+    acquitted = [f for f in settled if f.state is _S.DISMISSED]
+    return [f for f in settled if f.state is not _S.DISMISSED] + _again(acquitted, lineup, progress)
 
 
 def _settled(f: Finding, d: ABCase) -> Finding:
     if d.result is None:
         if d.broke:
-            return replace(f, kind="status", state=_S.CONFIRMED, how="fails on head, works on base",
-                           base_status=d.base_status.value, head_status=d.head_status.value)  # fmt: skip
+            return replace(
+                f, kind="status", state=_S.CONFIRMED, how="fails on head, works on base",
+                base_status=d.base_status.value, head_status=d.head_status.value,
+            )  # fmt: skip
         return replace(f, how=f"could not be measured again: {d.detail}")
     r = d.result
     f = replace(
@@ -85,38 +85,54 @@ def _settled(f: Finding, d: ABCase) -> Finding:
     )  # fmt: skip
     if r.verdict is VerdictKind.SLOWER:
         return replace(f, state=_S.CONFIRMED, how=f"base and head interleaved, {r.n_head} pairs")
-    return replace(f, state=_S.DISMISSED, how=f"{r.verdict.value} when interleaved, {r.n_head} pairs")
+    return replace(f, state=_S.DISMISSED, how=f"{r.verdict.value} when base and head are interleaved, {r.n_head} pairs")
 
 
 def _finite(x: float) -> float | None:
     return x if math.isfinite(x) else None
 
 
-def _again(
-    findings: Sequence[Finding], plan: ConfirmPlan, progress: Callable[[int, int, Case], None] | None
-) -> list[Finding]:
-    """Head alone, against the level that the history gave: all that is left when base cannot be run."""
+def _again(findings: Sequence[Finding], lineup: Lineup, progress: Progress | None) -> list[Finding]:
+    """Head alone, in a fresh worker, against the level that the history gave."""
     out: list[Finding] = []
     if not findings:
         return out
-    with WorkerClient.connect(plan.head) as client:
+    with WorkerClient.connect(replace(lineup.head, isolate=True)) as client:
         for i, f in enumerate(findings):
-            if plan.deadline is not None and time.time() >= plan.deadline:
-                out.append(replace(f, how="the budget ended before it was measured again"))
+            if lineup.deadline is not None and time.time() >= lineup.deadline:
+                out.append(replace(f, state=_S.SUSPECT, how=NO_TIME))
                 continue
             if progress is not None:
                 progress(i, len(findings), f.case)
-            out.append(_repeated(f, client, plan))
+            out.append(_repeated(f, client.measure(f.case, lineup.options)))
     return out
 
 
-def _repeated(f: Finding, client: WorkerClient, plan: ConfirmPlan) -> Finding:
-    measured = client.measure(f.case, plan.options)
-    value = measured.metrics.get(f.metric)
-    if measured.status is not Status.OK or value is None or value.low is None:
+def _tried(f: Finding, lineup: Lineup) -> Finding:
+    """A case that breaks although nothing changed is told all the same: it may have been luck until now."""
+    return _again([f], lineup, None)[0]
+
+
+def _repeated(f: Finding, measured: Measurement) -> Finding:
+    if f.kind == "status":
+        if measured.status.broken:
+            return replace(
+                f, state=_S.CONFIRMED, head_status=measured.status.value, how="fails again in a fresh worker"
+            )
+        if measured.status is Status.OK:
+            return replace(f, state=_S.DISMISSED, how="works when measured again in a fresh worker")
         return replace(f, how=f"could not be measured again: {measured.status.value} {measured.detail}".strip())
-    if f.level is not None and value.low <= f.level * (1 + (f.smallest_detectable or 0.0)):
+    value = measured.metrics.get(f.metric)
+    if measured.status is not Status.OK or value is None or f.level is None:
+        return replace(f, how=f"could not be measured again: {measured.status.value} {measured.detail}".strip())
+    if f.kind == "more":
+        same = (value.value - f.level) * ((f.ratio or 2.0) - 1.0) <= 0
+        state = _S.DISMISSED if same else _S.CONFIRMED
+        return replace(f, state=state, how="exact, and back when measured again" if same else "exact, the same again")
+    if value.low is None or value.high is None:
+        return replace(f, how="too few samples when measured again")
+    low, high = value.low / f.level, value.high / f.level
+    f = replace(f, ratio=value.value / f.level, low=low, high=high, p=None)
+    if low <= 1 + (f.smallest_detectable or 0.0):
         return replace(f, state=_S.DISMISSED, how="back at its level when measured again")
-    if not plan.changed:
-        return replace(f, state=_S.DISMISSED, how=MACHINE_MOVED)
-    return replace(f, state=_S.CONFIRMED, how="slower twice on a changed environment; base cannot be run here")
+    return replace(f, state=_S.CONFIRMED, how="slower again in a fresh worker, on a changed environment")

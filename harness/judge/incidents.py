@@ -1,40 +1,47 @@
-"""Findings that share a start become incidents, and incidents go to the store."""
+"""Findings that share a start become incidents; incidents go to the store, and recover by themselves."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from db.engine import Store
-from db.repository import IncidentRecord, RegressionRecord, upsert_incident
+from db.queries import RunRow, run
+from db.queries import incidents as stored_incidents
+from db.repository import IncidentRecord, RegressionRecord, triage, upsert_incident
 from harness.model import TriageState, VerdictKind, content_key
 from harness.model.findings import Finding, Incident
 
-_KINDS = {
-    "slower": "slower",
-    "status": "fails",
-    "more": "uses more",
-}
+from .suspects import OPEN, Judged
+
+_KINDS = {"slower": "slower", "status": "fails", "more": "uses more"}
+_AUTHOR = "attnwatch"
 
 
-def gather(findings: Sequence[Finding], first_bad: str, tested: int) -> list[Incident]:
-    """One incident per kind and metric; confirmed ones are NEW, the others SUSPECT. Dismissed findings are left out."""
-    groups: dict[tuple[str, str, bool], list[Finding]] = {}
+def gather(findings: Sequence[Finding], tested: int) -> list[Incident]:
+    """One incident per kind, metric, start and certainty; dismissed findings and those already known are left out."""
+    groups: dict[tuple[str, str, str | None, bool], list[Finding]] = defaultdict(list)
     for f in findings:
-        if f.state is not TriageState.DISMISSED:
-            groups.setdefault((f.kind, f.metric, f.state is TriageState.CONFIRMED), []).append(f)
-    return [_incident(kind, metric, sure, group, first_bad, tested) for (kind, metric, sure), group in groups.items()]
+        if f.state is not TriageState.DISMISSED and f.incident is None:
+            groups[f.kind, f.metric, f.first_bad, f.state is TriageState.CONFIRMED].append(f)
+    return [_incident(group, tested) for group in groups.values()]
 
 
-def _incident(kind: str, metric: str, sure: bool, group: list[Finding], first_bad: str, tested: int) -> Incident:
+def _incident(group: list[Finding], tested: int) -> Incident:
+    first = group[0]
+    sure = first.state is TriageState.CONFIRMED
     ratios = sorted(f.ratio for f in group if f.ratio is not None)
     lows = [f.low for f in group if f.low is not None]
     highs = [f.high for f in group if f.high is not None]
     backends = sorted({f.case.backend for f in group})
-    many = f"{len(group)} of {tested} cases" if tested else f"{len(group)} cases"
-    title = f"{', '.join(backends[:3])}{' ...' if len(backends) > 3 else ''} {_KINDS[kind]}: {metric}, {many}"
+    what = _KINDS[first.kind] + ("" if first.kind == "status" else f": {first.metric}")
+    names = ", ".join(backends[:3]) + (" ..." if len(backends) > 3 else "")
     return Incident(
-        id=content_key("incident", kind, metric, first_bad, sorted(f.case.key for f in group))[:8],
-        title=title,
+        id=content_key("incident", first.kind, first.metric, first.first_bad, sure, sorted(f.case.key for f in group))[
+            :8
+        ],
+        title=f"{names} {what}, {len(group)} of {tested} cases",
         trigger=None,
         findings=sorted(group, key=lambda f: -(f.ratio or 0)),
         state=TriageState.NEW if sure else TriageState.SUSPECT,
@@ -46,23 +53,67 @@ def _incident(kind: str, metric: str, sure: bool, group: list[Finding], first_ba
 
 
 def save(
-    store: Store, incidents: Sequence[Incident], *, machine: str, base_run: str | None, head_run: str,
-    first_bad: str, last_good: str | None, suspects_from: Sequence[str],
-) -> None:  # fmt: skip
-    """Write incidents with their regressions; those of the run that were stored before keep state and owner."""
+    store: Store, incidents: Sequence[Incident], *, machine: str, head_run: str, what_changed: Sequence[str]
+) -> list[Incident]:
+    """Write incidents with their regressions; returned with the state that the store holds and whether they are new."""
+    saved = []
     for incident in incidents:
+        bad = run(store, incident.findings[0].first_bad or head_run)
+        good_id = incident.findings[0].last_good
+        good = run(store, good_id) if good_id else None
         record = IncidentRecord(
             id=incident.id, title=incident.title, trigger_text=incident.trigger or "", machine=machine,
-            state=incident.state, first_bad_revision=first_bad, last_good_revision=last_good, effect=incident.effect,
+            state=incident.state, first_bad_revision=bad.revision if bad else None,
+            last_good_revision=good.revision if good else None, effect=incident.effect,
             effect_low=incident.effect_low, effect_high=incident.effect_high,
-            evidence={"what_changed": list(suspects_from), "how": sorted({f.how for f in incident.findings})},
+            evidence={
+                "what_changed": list(what_changed), "how": sorted({f.how for f in incident.findings}),
+                "alternatives": incident.alternatives, "tested": incident.tested,
+            },
         )  # fmt: skip
         rows = [
             RegressionRecord(
-                case_key=f.case.key, metric="latency_s" if f.metric == "status" else f.metric,
-                verdict=VerdictKind.SLOWER, state=f.state, base_run=base_run, head_run=head_run, ratio=f.ratio,
-                ratio_low=f.low, ratio_high=f.high, p_value=f.p, smallest_detectable=f.smallest_detectable,
+                case_key=f.case.key, metric=f.metric, verdict=VerdictKind.SLOWER, state=f.state, base_run=f.last_good,
+                head_run=head_run, ratio=f.ratio, ratio_low=f.low, ratio_high=f.high, p_value=f.p,
+                smallest_detectable=f.smallest_detectable, base_status=f.base_status, head_status=f.head_status,
             )
             for f in incident.findings
         ]  # fmt: skip
-        upsert_incident(store, record, rows)
+        is_new = upsert_incident(store, record, rows)
+        held = {i.id: i for i in stored_incidents(store, machine=machine)}[incident.id]
+        saved.append(
+            replace(
+                incident, is_new=is_new, state=TriageState(held.state),
+                base_commit=good.commit if good else None, head_commit=bad.commit if bad else None,
+            )
+        )  # fmt: skip
+    return saved
+
+
+def settle_old(store: Store, judged: Judged, findings: Sequence[Finding], head: RunRow) -> tuple[list[str], list[str]]:
+    """What this run says of incidents that were open before it: (still open, recovered) ids.
+
+    An incident has recovered when every series of it was measured and is back at its level. A suspect of an earlier
+    night is dismissed once each of its series was settled now: what was confirmed has an incident of its own.
+    """
+    series = defaultdict(set)
+    states: dict[str, TriageState] = {}
+    for k in judged.known:
+        if k.state in OPEN:
+            series[k.incident_id].add((k.case_key, k.metric))
+            states[k.incident_id] = TriageState(k.state)
+    settled = {(f.case.key, f.metric) for f in findings if f.state is not TriageState.SUSPECT}
+    still, recovered = [], []
+    for incident_id, held in series.items():
+        if states[incident_id] is TriageState.SUSPECT:
+            if held <= settled | judged.at_level:
+                triage(store, incident_id, TriageState.DISMISSED, f"settled by run {head.id}", _AUTHOR)
+            continue
+        if held <= judged.at_level:
+            reason = f"every series is back at its level in run {head.id}"
+            # Dated by the run, since the runs before it are no level to judge later ones by.
+            triage(store, incident_id, TriageState.FIXED, reason, _AUTHOR, at=head.started_at)
+            recovered.append(incident_id)
+        elif any((f.case.key, f.metric) in held for f in findings):
+            still.append(incident_id)
+    return still, recovered

@@ -1,122 +1,152 @@
-"""Judging one night: screen, confirm, gather, save, and the report that says so."""
+"""Judging one stored run: screen, measure again, gather, save, and the report that says so."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
 
 from db.engine import Store
-from db.queries import RunRow, counts_by_status, measurements_of_run, run, runs
+from db.queries import RunRow, counts_by_status, environment_of_run, measurements_of_run, run, runs
 from harness.builds import build, git
 from harness.detection.ab import ABOptions
-from harness.model import AttnwatchError, MeasureOptions, Revision, Status
+from harness.model import AttnwatchError, Revision, Status, TriageState
 from harness.model.findings import Finding, Incident, NightReport
 from harness.worker import WorkerSpec
 
-from .confirm import ConfirmPlan, confirm
-from .incidents import gather, save
-from .suspects import Judged, base_runs, judge_run
+from .confirm import Lineup, Progress, confirm
+from .incidents import gather, save, settle_old
+from .plan import JudgePlan, Say, Show
+from .suspects import OPEN, Judged, judge_run
 
-if TYPE_CHECKING:
-    from harness.nightly import Measured, NightlyOptions
-
-#: Confirmation may take as long as this where no budget is given.
-_CONFIRM_S = 180.0
+#: Measuring suspects again may take as long as this where no budget is given, and this long at least where one is.
+_CONFIRM_S, _CONFIRM_AT_LEAST_S = 180.0, 30.0
+_SAMPLING_S = 0.5
 
 
-def judge_night(
-    store: Store, measured: Measured, options: NightlyOptions, deadline: float | None,
-    show: Callable[[int, int, str], None], say: Callable[[str], None],
-) -> NightReport:  # fmt: skip
-    """Judge the run that was just stored and save its incidents."""
-    head = run(store, measured.run_id)
+def judge_night(store: Store, run_id: str, plan: JudgePlan, show: Show, say: Say) -> NightReport:
+    """Judge a stored run and save its incidents."""
+    head = run(store, run_id)
     assert head is not None
     judged = judge_run(store, head.machine, head.id)
-    earlier = base_runs(store, head.machine, head.id, [f.case for f in judged.findings])
-    base = _base(store, earlier) or _previous(store, head)
-    changed, differences = _what_changed(options, base, head)
-    findings = judged.findings
-    if findings:
-        say(f"{len(findings)} suspects are measured again")
-        limit = time.time() + _CONFIRM_S if deadline is None else max(deadline, time.time() + 30)
-        plan = ConfirmPlan(
-            head=WorkerSpec(options.device, kernels=str(measured.kernels.root)),
-            base=_base_worker(options, base, head), changed=changed, options=MeasureOptions(max_seconds=0.5),
-            judge=ABOptions(), deadline=limit,
-        )  # fmt: skip
-        findings = confirm(
-            findings, plan, lambda i, n, case: show(i, n, f"again: {case.backend} {case.workload.label}")
-        )
-    incidents = gather(findings, head.revision, judged.compared)
-    save(
-        store, incidents, machine=head.machine, base_run=base.id if base else None, head_run=head.id,
-        first_bad=head.revision, last_good=base.revision if base else None, suspects_from=differences,
+    findings = _held(judged)
+    fresh = [f for f in findings if f.incident is None]
+    if fresh:
+        say(f"{len(fresh)} suspects are measured again")
+        again = confirm_all(store, fresh, head, plan, lambda i, n, case: show(i, n, f"again: {case.backend}"))
+        findings = [f for f in findings if f.incident is not None] + again
+    base = _compared_with(store, findings, head)
+    differences = what_changed(store, plan.repo, base, head)
+    incidents = save(
+        store, gather(findings, judged.compared), machine=head.machine, head_run=head.id, what_changed=differences
+    )
+    still, recovered = settle_old(store, judged, findings, head)
+    report = _report(store, head, base, plan, findings, judged, incidents, differences)
+    report.still_open, report.recovered = still, recovered
+    return report
+
+
+def _held(judged: Judged) -> list[Finding]:
+    """Findings, each with the open incident that already tells of it, so that nobody is told twice."""
+    open_now = {(k.case_key, k.metric): k.incident_id for k in judged.known if k.state in OPEN[1:]}
+    return [
+        replace(f, incident=known, state=TriageState.CONFIRMED, how=f"known as incident {known}")
+        if (known := open_now.get((f.case.key, f.metric)))
+        else f
+        for f in judged.findings
+    ]
+
+
+def confirm_all(
+    store: Store, findings: list[Finding], head: RunRow, plan: JudgePlan, progress: Progress | None
+) -> list[Finding]:
+    """Measure suspects again, those with the same last good run together."""
+    deadline = time.time() + _CONFIRM_S
+    if plan.deadline is not None:
+        deadline = min(deadline, max(plan.deadline, time.time() + _CONFIRM_AT_LEAST_S))
+    groups: dict[str | None, list[Finding]] = defaultdict(list)
+    for f in findings:
+        groups[f.last_good].append(f)
+    out: list[Finding] = []
+    for last_good, group in groups.items():
+        base = run(store, last_good) if last_good else None
+        out += confirm(group, _lineup(store, base, head, plan, deadline), progress)
+    return out
+
+
+def _lineup(store: Store, base: RunRow | None, head: RunRow, plan: JudgePlan, deadline: float) -> Lineup:
+    kernels_differ = base is None or base.kernels_hash != head.kernels_hash
+    spec = WorkerSpec(plan.device, kernels=plan.kernels_root)
+    before = None
+    if base is not None and base.commit is not None and kernels_differ:
+        try:
+            before = WorkerSpec(plan.device, kernels=str(build(plan.repo, base.commit).root))
+        except AttnwatchError:
+            before = None  # rewritten history, a shallow clone: head alone must do
+    return Lineup(
+        head=spec, base=before, kernels_differ=kernels_differ,
+        environment_differs=base is None or bool(environment_changes(store, base, head)),
+        options=replace(plan.options, max_seconds=_SAMPLING_S), judge=ABOptions(), deadline=deadline,
     )  # fmt: skip
-    return _report(store, head, base, measured, options, findings, judged, incidents, differences)
 
 
-def _base(store: Store, earlier: dict[str, str]) -> RunRow | None:
-    """The newest run that any suspect is compared with."""
-    found = [r for name in dict.fromkeys(earlier.values()) if (r := run(store, name)) is not None]
-    return max(found, key=lambda r: r.started_at, default=None)
+def environment_changes(store: Store, base: RunRow, head: RunRow) -> list[str]:
+    """What differs between the environments of two runs, kernels left out."""
+    a, b = environment_of_run(store, base.id), environment_of_run(store, head.id)
+    if a is None or b is None:
+        return []
+    old, new = a.without_kernels(), b.without_kernels()
+    names = sorted(k for k in {*old, *new} if old.get(k) != new.get(k))
+    return [f"{k}: {old.get(k) or 'absent'} -> {new.get(k) or 'absent'}" for k in names]
 
 
-def _previous(store: Store, head: RunRow) -> RunRow | None:
-    """The run before this one on the same machine."""
-    return next((r for r in runs(store, machine=head.machine, limit=20) if r.started_at < head.started_at), None)
-
-
-def _base_worker(options: NightlyOptions, base: RunRow | None, head: RunRow) -> WorkerSpec | None:
-    """A worker with the kernels of the earlier run, where git has them and they differ."""
-    if base is None or base.commit is None or base.kernels_hash == head.kernels_hash:
-        return None
-    try:
-        return WorkerSpec(options.device, kernels=str(build(options.repo, base.commit).root))
-    except AttnwatchError:
-        return None
-
-
-def _what_changed(options: NightlyOptions, base: RunRow | None, head: RunRow) -> tuple[bool, list[str]]:
-    """Whether anything differs between the runs, and what, nearest first."""
+def what_changed(store: Store, repo: Path, base: RunRow | None, head: RunRow) -> list[str]:
+    """What differs between the run compared with and this one, nearest to the kernels first."""
     if base is None:
-        return True, []
+        return []
     told: list[str] = []
     if base.kernels_hash != head.kernels_hash:
-        told += _commits(options, base, head) or [f"kernels {base.kernels_hash} -> {head.kernels_hash}"]
-    if base.environment != head.environment and base.kernels_hash == head.kernels_hash:
-        told.append(f"environment {base.environment} -> {head.environment}")
+        told += _commits(repo, base, head) or [f"kernels {base.kernels_hash} -> {head.kernels_hash}"]
+    told += environment_changes(store, base, head)
     if base.host != head.host:
-        told.append(f"host {base.host} -> {head.host}")
-    return bool(told), told
+        told.append(f"host: {base.host} -> {head.host}")
+    return told
 
 
-def _commits(options: NightlyOptions, base: RunRow, head: RunRow) -> list[str]:
+def _commits(repo: Path, base: RunRow, head: RunRow) -> list[str]:
     if not (base.commit and head.commit):
         return []
     try:
-        lines = git(options.repo, "log", "--format=%h %s", f"{base.commit}..{head.commit}", "--", "kernels").decode()
+        lines = git(repo, "log", "--format=%h %s", f"{base.commit}..{head.commit}", "--", "kernels").decode()
     except AttnwatchError:
         return []
     return [f"commit {line}" for line in lines.splitlines()[:20]]
 
 
+def _compared_with(store: Store, findings: list[Finding], head: RunRow) -> RunRow | None:
+    """The newest last good run of what was confirmed, else the run before this one on the machine."""
+    named = dict.fromkeys(f.last_good for f in findings if f.last_good and f.state is TriageState.CONFIRMED)
+    found = [r for name in named if (r := run(store, name)) is not None]
+    earlier = (r for r in runs(store, machine=head.machine, limit=50) if r.started_at < head.started_at)
+    return max(found, key=lambda r: r.started_at, default=None) or next(earlier, None)
+
+
 def _report(
-    store: Store, head: RunRow, base: RunRow | None, measured: Measured, options: NightlyOptions,
-    findings: list[Finding], judged: Judged, incidents: list[Incident], differences: list[str],
+    store: Store, head: RunRow, base: RunRow | None, plan: JudgePlan, findings: list[Finding], judged: Judged,
+    incidents: list[Incident], differences: list[str],
 ) -> NightReport:  # fmt: skip
     rows = measurements_of_run(store, head.id)
     failures = [(r.case.backend, r.case.label, f"{r.status}: {r.detail}") for r in rows if Status(r.status).failed]
     return NightReport(
-        run_id=head.id, suite=head.suite, suite_given=options.suite, revision=_revision(head),
-        machine=head.device_model, fingerprint=head.machine,
-        started_at=head.started_at, duration_s=(head.finished_at or time.time()) - head.started_at,
+        run_id=head.id, suite=head.suite, suite_given=plan.suite_given, revision=_revision(head),
+        machine=head.device_model, fingerprint=head.machine, started_at=head.started_at,
+        duration_s=(head.finished_at or time.time()) - head.started_at,
         counts=counts_by_status(store, [head.id])[head.id], base_run=base.id if base else None,
         base_revision=_revision(base) if base else None, nights=judged.nights, incidents=incidents, findings=findings,
         faster=judged.faster, compared=judged.compared, smallest_detectable=judged.smallest_detectable,
         missing=[f"{c.backend} {c.workload.label}" for c in judged.missing], failures=failures,
-        notes=[*measured.notes, *_left_out(head)],
-        suspects_from=differences, bundle=str(measured.bundle), store=store.name,
+        notes=[*plan.notes, *_left_out(head)], what_changed=differences, bundle=plan.bundle, store=store.name,
     )  # fmt: skip
 
 

@@ -45,6 +45,7 @@ _METRICS = (
         judged=True,
     ),
     Metric("max_abs_error", "1", "lower", "largest error against the oracle"),
+    Metric("status", "1", "none", "how measuring ended; stands where an incident is about no number"),
     Metric("control_gemm_s", "s", "none", "frozen control: matrix product"),
     Metric("control_copy_s", "s", "none", "frozen control: copy"),
 )

@@ -6,19 +6,20 @@ A question is asked of every backend of its operation. Everything here is data; 
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .canonical import Scalar, label
+from .params import PARAMETERS, SEQ_LEN
 from .records import Case, Workload
 
 #: Named suites, smallest first. ``full`` is the union of all of them.
 SUITES = ("smoke", "boundary", "nightly", "weekly", "incidents", "full")
 
-#: The variable that chooses the suite when asv imports the benchmarks; a name or a workload file.
+#: The variable that chooses the suite when asv imports the benchmarks: a name or a workload file.
 SUITE_VARIABLE = "ATTNWATCH_SUITE"
+DEFAULT_SUITE = "smoke"
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,9 @@ class Question:
         """The case of one workload on one backend."""
         return Case(self.name, workload, backend, self.version)
 
-    def benchmark(self, suite: str | None = None) -> Callable[..., None]:
-        """The asv benchmark of this question: parameters are the workload's label and the backend."""
-        chosen = suite or os.environ.get(SUITE_VARIABLE, "smoke")
-        workloads = self.workloads(chosen)
+    def benchmark(self, suite: str) -> Callable[..., None]:
+        """The asv benchmark of this question on ``suite``: parameters are the workload's label and the backend."""
+        workloads = self.workloads(suite)
 
         def attn_latency(workload: str, backend: str) -> None:
             """Measured by the worker; see the benchmark type."""
@@ -97,14 +97,8 @@ def ragged(operation: str, pairs: Iterable[tuple[int, int]], **fixed: Scalar) ->
     return Workload(operation, _complete(given))
 
 
-_ORDER = (
-    "batch", "heads_q", "heads_kv", "q_len", "kv_len", "head_dim", "dtype", "causal", "direction",
-    "page_size", "segment_len", "layout", "mask", "window", "softcap", "q_lens", "kv_lens",
-)  # fmt: skip
-
-
 def _complete(given: dict[str, Scalar]) -> dict[str, Scalar]:
-    seq = given.pop("seq_len", None)
+    seq = given.pop(SEQ_LEN, None)
     if seq is not None:
         given.setdefault("q_len", seq)
         given.setdefault("kv_len", seq)
@@ -118,7 +112,7 @@ def _complete(given: dict[str, Scalar]) -> dict[str, Scalar]:
     missing = {"q_len", "kv_len"} - set(given)
     if missing:
         raise ValueError(f"a workload needs {' and '.join(sorted(missing))}; given {label(given)}")
-    known = {k: given[k] for k in _ORDER if k in given}
+    known = {k: given[k] for k in PARAMETERS if k in given}
     return {**known, **{k: v for k, v in given.items() if k not in known}}
 
 

@@ -27,13 +27,16 @@ class Status(enum.StrEnum):
 
     @property
     def failed(self) -> bool:
-        """True where the case ran, or tried to, and something is wrong with it."""
-        return self in _FAILED
+        """True where the case ran, or tried to, and gave nothing that can be judged."""
+        return self in _BROKEN or self is Status.INVALID
+
+    @property
+    def broken(self) -> bool:
+        """True where the kernel is to blame: from ok to here is a regression. An invalid one blames the machine."""
+        return self in _BROKEN
 
 
-_FAILED = frozenset(
-    {Status.WRONG, Status.NON_FINITE, Status.TIMED_OUT, Status.OUT_OF_MEMORY, Status.CRASHED, Status.INVALID}
-)
+_BROKEN = frozenset({Status.WRONG, Status.NON_FINITE, Status.TIMED_OUT, Status.OUT_OF_MEMORY, Status.CRASHED})
 
 
 class Reason(enum.StrEnum):

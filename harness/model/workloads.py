@@ -18,6 +18,11 @@ def is_suite_file(name: str) -> bool:
     return name.endswith(".json") or "/" in name
 
 
+def suite_name(text: str) -> str:
+    """Name of the suite that ``--suite`` gives: for a workload file its name without folder and suffixes."""
+    return Path(text).name.removesuffix(".json").removesuffix(".suite") if is_suite_file(text) else text
+
+
 def write_suite(path: Path, workloads: Sequence[Workload], name: str) -> None:
     """Write a workload file."""
     rows = [{"operation": w.operation, "params": w.params, "weight": w.weight} for w in workloads]
@@ -38,7 +43,7 @@ def read_suite(path: Path) -> tuple[str, list[Workload]]:
         raise InputError(f"{path}: not a workload file of version 1 (format {_FORMAT!r})")
     if not rows:
         raise InputError(f"{path}: holds no workloads")
-    name = str(data.get("name") or path.name.removesuffix(FILE_SUFFIX))
+    name = str(data.get("name") or suite_name(str(path.absolute())))
     return name, [_workload(row, f"{path}: workloads[{i}]") for i, row in enumerate(rows)]
 
 

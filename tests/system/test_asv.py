@@ -43,7 +43,7 @@ def test_run_continuous_compare_publish(small_clone: Clone) -> None:
     small_clone.git("commit", "-q", "-am", "second")
     second = small_clone.git("rev-parse", "HEAD")
     out = asv(small_clone, "continuous", "--launch-method", "forkserver", first, second, expect=(0, 1))
-    assert "attn_attention" in out or "BENCHMARKS NOT SIGNIFICANTLY CHANGED" in out
+    assert "SIGNIFICANTLY" in out
     results = sorted((small_clone.repo / ".asv" / "results").glob("*/*-*.json"))
     commits = {json.loads(p.read_text())["commit_hash"] for p in results}
     assert commits == {first, second}

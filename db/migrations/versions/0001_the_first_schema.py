@@ -205,6 +205,8 @@ def upgrade() -> None:
         sa.Column("smallest_detectable", sa.Double(), nullable=True),
         sa.Column("verdict", sa.String(), nullable=False),
         sa.Column("state", sa.String(), nullable=False),
+        sa.Column("base_status", sa.String(), nullable=False),
+        sa.Column("head_status", sa.String(), nullable=False),
         sa.ForeignKeyConstraint(["base_run_id"], ["run.id"], name="fk_regression_base_run_id", ondelete="SET NULL"),
         sa.ForeignKeyConstraint(["case_id"], ["case.id"], name="fk_regression_case_id"),
         sa.ForeignKeyConstraint(["head_run_id"], ["run.id"], name="fk_regression_head_run_id", ondelete="SET NULL"),

@@ -1,0 +1,30 @@
+"""What judging a stored run needs to know beyond the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.model import MeasureOptions
+
+Show = Callable[[int, int, str], None]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class JudgePlan:
+    """How suspects can be measured again and what the report is to carry.
+
+    ``kernels_root`` is the folder that holds the run's ``kernels``; ``repo`` is where earlier commits come from.
+    ``deadline`` bounds measuring again. ``notes`` and ``bundle`` come from the sweep and go into the report.
+    """
+
+    device: str
+    repo: Path
+    kernels_root: str
+    suite_given: str
+    options: MeasureOptions = field(default_factory=MeasureOptions)
+    deadline: float | None = None
+    notes: tuple[str, ...] = ()
+    bundle: str = ""

@@ -1,0 +1,1 @@
+"""Helpers of ``bench_detection.py``: labelled data, scores, simulated nights, other people's detectors."""
