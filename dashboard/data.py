@@ -1,66 +1,208 @@
-"""Cached queries. The key holds the store's newest run, so that a new ingest is seen at once."""
+"""Cached queries, each keyed by :func:`mark`: what was ingested, judged or triaged is seen on the next look.
+
+What is kept are records that nobody changes, so they are shared and not copied. Each cache holds few entries, since a
+changed mark makes all older ones useless.
+"""
 
 from __future__ import annotations
 
+import getpass
 import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
+from db import queries, screens
 from db.engine import Store, open_store
-from db.queries import IncidentDetail, IncidentRow, RunRow, freshness, incident, incidents, measurements_of_run, runs
+from db.queries import EnvironmentRow, IncidentDetail, MachineRow, Point, RunRow
+from db.repository import TRANSITIONS, set_owner, triage
+from db.screens import (
+    AtlasPage,
+    Attempt,
+    CaseValues,
+    Coverage,
+    EnvironmentStep,
+    Holdings,
+    IncidentPage,
+    Pair,
+    Trouble,
+)
+from harness.model import TriageState, Value
+
+#: A page says that the store is busy rather than waiting for longer, seconds.
+_PATIENCE_S = 3.0
 
 
-@st.cache_resource
-def _store(url: str | None) -> Store:
-    return open_store(url, create=False, read_only=True)
+def url() -> str | None:
+    """Address of the store; None is the default place."""
+    return os.environ.get("ATTNWATCH_DB") or None
+
+
+def read_only() -> bool:
+    """True where nobody may triage."""
+    return bool(os.environ.get("ATTNWATCH_READ_ONLY"))
 
 
 def store() -> Store:
     """The store that the dashboard was opened on."""
-    return _store(os.environ.get("ATTNWATCH_DB"))
+    address = url()
+    path = Path((address or "attnwatch.db").removeprefix("sqlite:///"))
+    try:
+        file = path.stat()
+        identity = f"{file.st_dev}.{file.st_ino}"
+    except (OSError, ValueError):
+        identity = ""
+    return _open(address, identity)
 
 
-def revision() -> str:
-    """Changes with every run and every triage."""
-    newest = incidents(store(), limit=1)
-    fresh = freshness(store())
-    return f"{fresh.last_started_run}:{fresh.last_finished_at}:{newest[0].updated_at if newest else 0}"
+@st.cache_resource(max_entries=2, show_spinner=False)
+def _open(address: str | None, identity: str) -> Store:
+    # The identity of the file is a key: another file in its place is another store.
+    return open_store(address, create=False, read_only=True, lock_timeout_s=_PATIENCE_S)
 
 
-@st.cache_data(max_entries=8, show_spinner=False)
-def list_incidents(revision: str) -> list[IncidentRow]:
-    """All incidents, the one updated last first."""
-    return incidents(store(), limit=1000)
+def mark() -> str:
+    """Changes with whatever changes in the store."""
+    return screens.mark(store())
 
 
-@st.cache_data(max_entries=64, show_spinner=False)
-def one_incident(revision: str, incident_id: str) -> IncidentDetail | None:
+@st.cache_resource(max_entries=2, show_spinner=False)
+def holdings(mark: str) -> Holdings:
+    """What there is to choose from."""
+    return screens.holdings(store())
+
+
+@st.cache_resource(max_entries=2, show_spinner=False)
+def coverage(mark: str) -> list[Coverage]:
+    """The newest run of each suite on each machine."""
+    return screens.coverage(store())
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def incident_page(
+    mark: str, states: tuple[str, ...] | None, backend: str | None, machine: str | None, words: str, limit: int,
+    offset: int,
+) -> IncidentPage:  # fmt: skip
+    """Incidents under filters."""
+    return screens.incident_page(
+        store(), states=states, backend=backend, machine=machine, words=words, limit=limit, offset=offset
+    )
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def incident(mark: str, incident_id: str) -> IncidentDetail | None:
     """An incident with its regressions and triage."""
-    return incident(store(), incident_id)
+    return queries.incident(store(), incident_id)
 
 
-@st.cache_data(max_entries=8, show_spinner=False)
-def list_runs(revision: str) -> list[RunRow]:
+@st.cache_resource(max_entries=4, show_spinner=False)
+def runs(mark: str, machine: str | None = None, limit: int = 200) -> list[RunRow]:
     """The newest runs."""
-    return runs(store(), limit=200)
+    return queries.runs(store(), limit=limit, machine=machine)
 
 
-@st.cache_data(max_entries=16, show_spinner=False)
-def run_rows(revision: str, run_id: str) -> list[dict[str, Any]]:
-    """Measurements of a run as flat rows; latency in milliseconds, memory in MiB."""
-    return [
-        {
-            **m.case.columns,
-            "status": m.status,
-            "latency ms": _scaled(m.metrics.get("latency_s"), 1e3),
-            "peak MiB": _scaled(m.metrics.get("peak_memory_bytes"), 1 / 2**20),
-            "TFLOP/s": _scaled(m.metrics.get("flops_per_s"), 1e-12),
-            "detail": m.detail,
-        }
-        for m in measurements_of_run(store(), run_id)
-    ]
+@st.cache_resource(max_entries=16, show_spinner=False)
+def run(mark: str, run_id: str) -> RunRow | None:
+    """A run by its id."""
+    return queries.run(store(), run_id)
 
 
-def _scaled(value: Any, factor: float) -> float | None:
-    return None if value is None else value.value * factor
+@st.cache_resource(max_entries=2, show_spinner=False)
+def machines(mark: str) -> list[MachineRow]:
+    """All machines."""
+    return queries.machines(store())
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def environment(mark: str, run_id: str) -> EnvironmentRow | None:
+    """What surrounded a run."""
+    return queries.environment_of_run(store(), run_id)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def steps(mark: str, machine: str) -> list[EnvironmentStep]:
+    """Upgrades of a machine."""
+    return screens.environment_steps(store(), machine)
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def series(mark: str, metric: str, machine: str, cases: tuple[str, ...]) -> dict[str, list[Point]]:
+    """Points of some cases."""
+    return queries.series(store(), metric, machine, cases)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def atlas(mark: str, machine: str, metric: str, filters: tuple[tuple[str, Any], ...]) -> AtlasPage:
+    """A page of series; ``filters`` are the keyword arguments of :func:`db.screens.atlas`."""
+    return screens.atlas(store(), machine, metric, **dict(filters))
+
+
+@st.cache_resource(max_entries=3, show_spinner=False)
+def pairs(mark: str, metric: str, base: str, head: str, benchmarks: tuple[str, ...] | None) -> list[Pair]:
+    """Cases of two runs side by side."""
+    return screens.pairs(store(), metric, base, head, benchmarks=benchmarks)
+
+
+@st.cache_resource(max_entries=3, show_spinner=False)
+def case_values(mark: str, run_id: str, metrics: tuple[str, ...], benchmark: str | None) -> list[CaseValues]:
+    """Cases of a run with metrics."""
+    return screens.case_values(store(), run_id, metrics, benchmark=benchmark)
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def attempt(mark: str, run_id: str, case_key: str) -> Attempt | None:
+    """What one measurement tells beyond numbers."""
+    return screens.attempt(store(), run_id, case_key)
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def samples(mark: str, measurement_id: int, metric: str) -> dict[str, dict[str, list[float]]]:
+    """Raw samples of a measurement."""
+    return queries.samples(store(), measurement_id, metric)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def statuses(mark: str, run_ids: tuple[str, ...]) -> dict[str, dict[str, int]]:
+    """Cases by status of some runs."""
+    return queries.counts_by_status(store(), run_ids)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def controls(mark: str, run_ids: tuple[str, ...]) -> dict[str, dict[str, list[Value]]]:
+    """Frozen control kernels of some runs."""
+    return queries.controls(store(), run_ids)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def troubles(mark: str, run_id: str) -> list[Trouble]:
+    """What failed in a run, or lost samples."""
+    return screens.troubles(store(), run_id)
+
+
+def author() -> str:
+    """Who triages: the user who logged in where the app asks for that, else the owner of the process."""
+    user: Mapping[str, Any] = st.user  # type: ignore[assignment]
+    if user.get("is_logged_in"):
+        return str(user.get("email") or user.get("name") or "unknown")
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def next_states(state: str) -> list[str]:
+    """States that people may give an incident that is in ``state``."""
+    ours = {TriageState.NEW, TriageState.DISMISSED, TriageState.SUSPECT}
+    order = [s for s in TriageState if s not in ours]
+    return [s.value for s in order if s in TRANSITIONS[TriageState(state)]]
+
+
+def decide(incident_id: str, state: str | None, reason: str, owner: str | None) -> None:
+    """Move an incident, or name its owner, or both. InputError for what is not allowed."""
+    with open_store(url(), create=False, lock_timeout_s=_PATIENCE_S) as writable:
+        if state is not None:
+            triage(writable, incident_id, TriageState(state), reason, author())
+        if owner is not None:
+            set_owner(writable, incident_id, owner)

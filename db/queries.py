@@ -16,6 +16,7 @@ from harness.model import Value
 
 from . import samples as codec
 from . import tables as t
+from .coverage import last_measured, mean_durations
 from .engine import Store
 from .history import CaseRow, History, Point, cases, history, series
 from .incidents import (
@@ -52,8 +53,10 @@ __all__ = [
     "incident",
     "incidents",
     "known_series",
+    "last_measured",
     "latest_run",
     "machines",
+    "mean_durations",
     "measurements_of_run",
     "row_counts",
     "run",

@@ -5,46 +5,69 @@ Imports no torch and nothing heavy: asv starts a child for each combination.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
 
-from .asv_session import AsvSession, load_session
+from .asv_session import SESSION_OPTION, AsvSession, load_session
 from .bundle import BundleWriter
+from .bundle_lines import head_of
 from .hashing import kernels_location
 from .locks import file_lock
-from .model import InputError, Measurement, Run, Status, Workload
-from .model.serde import from_plain
+from .model import InputError, Measurement, Run, Scalar, Workload
 from .model.suite import Question
+from .model.workloads import suite_name
 from .revision import commit_revision
-from .sweep import RETRIED
+from .suites import outside_modules
+from .sweep import RETRIED, deselected, run_options
 from .worker import WorkerClient, WorkerSpec
 
 
 def measure_for_asv(question: Question, workload_label: str, backend: str) -> Measurement:
-    """Measure the case that asv names, or give back what an interrupted sweep already holds of it."""
+    """Measure the case that asv names, or give back what an interrupted sweep already holds of it.
+
+    A case that the budget leaves out is recorded too, with the reason: a gap that nobody explains looks like one
+    that nobody meant.
+    """
     session = load_session()
     case = question.case(_workload(question, session.suite, workload_label), backend)
-    earlier = session.done(case.key)
-    if earlier is not None:
-        return from_plain(Measurement, earlier)
-    if session.deadline is not None and time.time() >= session.deadline:
-        return Measurement(case, Status.DESELECTED, time.time(), detail="the budget had ended")
+    earlier = session.earlier(case.key)
+    if earlier is not None and earlier.settled is not None:
+        return earlier.settled
+    attempt = earlier.attempts + 1 if earlier else 1
     _, kernels_hash = kernels_location()
     commit = os.environ.get("ASV_COMMIT", "")
     bundle = session.bundle(commit or "unversioned", kernels_hash)
     bundle.parent.mkdir(parents=True, exist_ok=True)
-    with WorkerClient.connect(WorkerSpec(session.device)) as client, BundleWriter(bundle) as writer:
+    spec = WorkerSpec(session.device, modules=outside_modules([backend]))
+    if why := session.left_out(case.key):
+        return _leave_out(session, bundle, commit, spec, deselected(case, why, attempt), known=earlier is not None)
+    with WorkerClient.connect(spec) as client, BundleWriter(bundle) as writer:
         run_id = _run_id(session, bundle, commit, client, writer)
-        measured = client.measure(case, session.options)
+        measured = replace(client.measure(case, session.options), attempt=attempt)
         writer.measurement(run_id, measured)
-        if measured.status in RETRIED:
-            measured = replace(client.measure(case, session.options), attempt=2)
+        if measured.status in RETRIED and not (earlier and earlier.failures):
+            measured = replace(client.measure(case, session.options), attempt=attempt + 1)
             writer.measurement(run_id, measured)
     return measured
+
+
+def _leave_out(
+    session: AsvSession, bundle: Path, commit: str, spec: WorkerSpec, record: Measurement, *, known: bool
+) -> Measurement:
+    """Record that a case was left out, unless the run holds a record of it; a worker only where no run is begun."""
+    head = head_of(bundle)
+    if not known:
+        with BundleWriter(bundle) as writer:
+            if head is not None:
+                run_id = head.id
+            else:
+                with WorkerClient.connect(spec) as client:
+                    run_id = _run_id(session, bundle, commit, client, writer)
+            writer.measurement(run_id, record)
+    return record
 
 
 def _workload(question: Question, suite: str, label: str) -> Workload:
@@ -56,36 +79,31 @@ def _workload(question: Question, suite: str, label: str) -> Workload:
 
 def _run_id(session: AsvSession, bundle: Path, commit: str, client: WorkerClient, writer: BundleWriter) -> str:
     """The run of this bundle, begun by whichever child comes first."""
-    found = _head(bundle)
+    found = head_of(bundle)
     if found is None:
         with file_lock(bundle.with_suffix(".lock"), "begin run"):
-            found = _head(bundle) or _begin(session, commit, client, writer)
-    return found
+            found = head_of(bundle) or _begin(session, commit, client, writer)
+    return found.id
 
 
-def _begin(session: AsvSession, commit: str, client: WorkerClient, writer: BundleWriter) -> str:
+def _begin(session: AsvSession, commit: str, client: WorkerClient, writer: BundleWriter) -> Run:
     environment = client.environment()
     root = Path(os.environ.get("ASV_CONF_DIR", "."))
     run = Run(
         id=uuid.uuid4().hex,
-        suite=session.suite_name,
+        suite=suite_name(session.suite),
         revision=commit_revision(root, commit, environment.kernels_hash),
         environment=environment,
         started_at=time.time(),
         reason=session.reason,
         planned=session.planned,
-        options={"driver": "asv", "asv_env": os.environ.get("ASV_ENV_NAME", "")},
+        options=asv_run_options(session),
     )
     writer.run(run)
     writer.controls(run.id, client.controls(session.options))
-    return run.id
+    return run
 
 
-def _head(bundle: Path) -> str | None:
-    """Id of the run that a bundle began with."""
-    try:
-        with bundle.open("rb") as file:
-            first = file.readline()
-    except FileNotFoundError:
-        return None
-    return str(json.loads(first)["id"]) if first.endswith(b"\n") else None
+def asv_run_options(session: AsvSession) -> dict[str, Scalar]:
+    """What a run under asv records of how it was asked for."""
+    return run_options(session.options, driver="asv", **{SESSION_OPTION: session.tag})

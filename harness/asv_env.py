@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import sys
 import sysconfig
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
 from asv import util
 from asv.console import log
 from asv.plugins.virtualenv import Virtualenv
+
+from harness.asv_session import SEARCH_VARIABLE
 
 _RULER = "asv_bench_attnwatch"
 
@@ -49,8 +50,10 @@ def ruler_path_lines() -> list[str]:
     platlib = sysconfig.get_path("platlib")
     if platlib not in lines:
         lines.append(platlib)
-    for file in distribution(_RULER).files or ():
-        if file.name.startswith("__editable__") and file.name.endswith(".pth"):
-            text = Path(str(file.locate())).read_text(encoding="utf-8").strip()
-            lines.extend(text.splitlines())
-    return lines
+    # Not through the distribution's metadata: in a checkout the build's own egg-info would be found first.
+    for folder in lines.copy():
+        for file in sorted(Path(folder).glob(f"__editable__.{_RULER}-*.pth")):
+            lines.extend(file.read_text(encoding="utf-8").strip().splitlines())
+    # Last, so that what is searched here can hide nothing of the commit's or the ruler's.
+    given = f"os.environ.get({SEARCH_VARIABLE!r}, '').split(os.pathsep)"
+    return [*lines, f"import os, sys; sys.path.extend(p for p in {given} if p)"]

@@ -209,7 +209,7 @@ class BundleReader:
                         continue
                     try:
                         line = decode(number, raw)
-                    except ValueError as error:
+                    except (ValueError, RecursionError) as error:
                         if not raw.endswith(b"\n") and _may_be_cut(raw):
                             self._keep_truncated(number, raw)
                             return
@@ -305,7 +305,7 @@ def _write_failed(path: Path, error: OSError) -> InfrastructureError:
 def _is_complete(raw: bytes) -> bool:
     try:
         json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 

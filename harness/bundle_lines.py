@@ -31,7 +31,7 @@ def lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 continue
             try:
                 record = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 if not line.endswith(b"\n"):
                     return  # cut off while it was written
                 record = None
@@ -94,16 +94,16 @@ class BundleCounter:
             return self
         whole = new[: new.rfind(b"\n") + 1]
         self._offset += len(whole)
-        for number, line in enumerate(whole.splitlines(), 1):
-            self._take(f"{self.path}:+{number}", line)
+        for line in whole.split(b"\n"):
+            self._take(line)
         return self
 
-    def _take(self, place: str, line: bytes) -> None:
+    def _take(self, line: bytes) -> None:
         try:
             record = json.loads(line)
             if record["kind"] != "measurement":
                 return
-            case, status = record_at(place, Case, record["case"]), record["status"]
+            case, status = from_plain(Case, record["case"]), record["status"]
         except (ValueError, KeyError, TypeError, InputError):
             return  # counting must not end a sweep; ingest names what is wrong with a line
         self.last = case

@@ -1,4 +1,4 @@
-"""Measurements of a run as CSV: parameters, statuses, metrics."""
+"""Measurements of a run as CSV or JSON: parameters, statuses, metrics."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import contextlib
 import csv
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
 
 from db.engine import Store
-from db.queries import latest_run, measurements_of_run
+from db.queries import MeasurementRow, RunRow, latest_run, measurements_of_run, run
 
+from .jsonout import dumps
 from .model import InfrastructureError, InputError
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -19,14 +21,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def write_csv(store: Store, run_id: str | None, out: str) -> int:
     """Write one run (the latest where None); returns the number of rows. Formulas of a spreadsheet become text."""
-    if run_id is None:
-        newest = latest_run(store)
-        if newest is None:
-            raise InputError(f"{store.name}: holds no runs; `attnwatch nightly` makes one")
-        run_id = newest.id
-    rows = measurements_of_run(store, run_id)
-    if not rows:
-        raise InputError(f"{store.name}: no run {run_id!r}, or it holds no measurements")
+    _, rows = _measurements(store, run_id)
     params = list(dict.fromkeys(k for r in rows for k in r.case.columns))
     metrics = sorted({m for r in rows for m in r.metrics})
     with _open(out) as file:
@@ -36,6 +31,38 @@ def write_csv(store: Store, run_id: str | None, out: str) -> int:
             values = [v for m in metrics for v in _value(r.metrics.get(m))]
             writer.writerow([*(_safe(r.case.columns.get(p)) for p in params), r.status, _safe(r.detail), *values])
     return len(rows)
+
+
+def write_json(store: Store, run_id: str | None, out: str) -> int:
+    """Write one run (the latest where None) as JSON: the run, and each measurement with its metrics."""
+    found, rows = _measurements(store, run_id)
+    plain = {
+        "run": asdict(found),
+        "measurements": [
+            {
+                **r.case.columns,
+                "case": r.case.key,
+                "status": r.status,
+                "detail": r.detail,
+                "attempt": r.attempt,
+                "metrics": {name: asdict(value) for name, value in r.metrics.items()},
+            }
+            for r in rows
+        ],
+    }
+    with _open(out) as file:
+        file.write(dumps(plain) + "\n")
+    return len(rows)
+
+
+def _measurements(store: Store, run_id: str | None) -> tuple[RunRow, list[MeasurementRow]]:
+    found = latest_run(store) if run_id is None else run(store, run_id)
+    if found is None and run_id is None:
+        raise InputError(f"{store.name}: holds no runs; `attnwatch nightly` makes one")
+    rows = [] if found is None else measurements_of_run(store, found.id)
+    if found is None or not rows:
+        raise InputError(f"{store.name}: no run {run_id!r}, or it holds no measurements")
+    return found, rows
 
 
 def _value(v: object) -> tuple[object, object, object]:

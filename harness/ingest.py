@@ -1,12 +1,15 @@
-"""Taking bundles into a store: all of a file or nothing, any number of times."""
+"""Taking results into a store: all that is given or nothing, any number of times."""
 
 from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Protocol
 
 from db.engine import Store
 from db.importer import Importer
@@ -33,6 +36,18 @@ class IngestReport:
     warnings: list[str] = field(default_factory=list)
 
 
+class Source(Protocol):
+    """Records of one file (or folder) in order, runs before what belongs to them.
+
+    ``warnings`` is complete once the iteration has ended. Bad input raises InputError while it is iterated.
+    """
+
+    path: Path
+    warnings: list[str]
+
+    def __iter__(self) -> Iterator[BundleLine]: ...
+
+
 def ingest_bundle(
     store: Store,
     path: str | os.PathLike[str],
@@ -40,20 +55,30 @@ def ingest_bundle(
     chunk: int = CHUNK,
     progress: Callable[[int], None] | None = None,
 ) -> IngestReport:
-    """Store the records of the bundle at ``path`` in one transaction.
+    """Store the records of the bundle at ``path``; see :func:`ingest`."""
+    return ingest(store, [read_bundle(path)], chunk=chunk, progress=progress)
 
-    A process killed on the way, a full disk or a bad line leaves the store as it was, and the ingest can be
-    repeated. A last line that was cut off is left out with a warning. ``progress`` is called with the number of
-    records written so far, within the transaction. Raises InputError naming ``file:line`` and field, and
+
+def ingest(
+    store: Store,
+    sources: Sequence[Source],
+    *,
+    chunk: int = CHUNK,
+    progress: Callable[[int], None] | None = None,
+) -> IngestReport:
+    """Store the records of all ``sources`` in one transaction; one report over all of them.
+
+    A process killed on the way, a full disk or a bad line in any of them leaves the store as it was, and the ingest
+    can be repeated. A last line that was cut off is left out with a warning. ``progress`` is called with the number
+    of records written so far, within the transaction. Raises InputError naming ``file:line`` and field, and
     InfrastructureError where the store fails.
     """
-    reader = read_bundle(path)
     report = IngestReport()
     importer: Importer | None = None
     runs: dict[str, None] = {}
     with ExitStack() as stack:
         stack.enter_context(_no_cycle_search())
-        waiting: list[BundleLine] = []
+        waiting: list[tuple[Path, BundleLine]] = []
         done = 0
 
         def flush() -> None:
@@ -61,24 +86,28 @@ def ingest_bundle(
             # Other writers wait from here on, so a small bundle is read and checked before.
             if importer is None:
                 importer = Importer(stack.enter_context(store.write()))
-            _write(importer, waiting, reader.path)
+            for path, batch in groupby(waiting, key=lambda item: item[0]):
+                _write(importer, [line for _, line in batch], path)
             done += len(waiting)
             waiting.clear()
             if progress is not None:
                 progress(done)
 
-        for line in reader:
-            waiting.append(line)
-            runs[line.run_id] = None
-            if len(waiting) >= chunk:
-                flush()
+        for source in sources:
+            empty = True
+            for line in source:
+                empty = False
+                waiting.append((source.path, line))
+                runs[line.run_id] = None
+                if len(waiting) >= chunk:
+                    flush()
+            report.warnings += source.warnings
+            if empty:
+                report.warnings.append(f"{source.path}: holds no records")
         if waiting:
             flush()
     report.runs = list(runs)
-    report.warnings += reader.warnings
-    if importer is None:
-        report.warnings.append(f"{reader.path}: holds no records")
-    else:
+    if importer is not None:
         report.taken, report.duplicates = importer.tally.taken, importer.tally.duplicates
         report.dropped, report.reasons = importer.tally.dropped, dict(importer.tally.reasons)
     return report

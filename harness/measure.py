@@ -7,7 +7,6 @@ GPU image. ``attnwatch measure`` is this with a progress bar.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import signal
 import sys
@@ -16,32 +15,41 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.bundle import BundleWriter
 from harness.device import refuse_foreign_processes, resolve_device
 from harness.duration import seconds
+from harness.jsonout import print_json
 from harness.locks import sweep_lock
+from harness.measure_flags import FLAGS
 from harness.model import (
     AttnwatchError,
     Case,
-    Environment,
     Exit,
     InputError,
     Measurement,
     MeasureOptions,
-    Revision,
     Run,
-    Scalar,
     Status,
 )
 from harness.model.serde import to_plain
+from harness.model.workloads import suite_name
 from harness.revision import revision_of
 from harness.selection import select
-from harness.suites import suite_names
-from harness.sweep import SweepEvent, SweepSummary, failed_once, ordered, resume_state, run_sweep
+from harness.suites import find, outside_modules
+from harness.sweep import (
+    ResumeState,
+    SweepEvent,
+    SweepSummary,
+    ordered,
+    resume_state,
+    run_options,
+    run_sweep,
+    same_run,
+)
 from harness.worker import WorkerClient, WorkerSpec
 
 #: What a shell gives a program that Ctrl-C ended.
@@ -54,15 +62,14 @@ _QUICK: dict[str, Any] = {"rel_width": 0.1, "max_seconds": 0.2, "hot": False, "m
 
 def main(argv: Sequence[str] | None = None, progress: Progress | None = None) -> int:
     """Run the command; gives the exit code. ``progress`` replaces the plain lines on standard error."""
-    arguments = _parser().parse_args(argv)
     try:
         with _terminable():
-            return _run(arguments, progress)
+            return _run(_parser().parse_args(argv), progress)
     except AttnwatchError as error:
-        _note(f"error: {error}")
+        _note(f"attnwatch: {error}")
         return int(error.exit_code)
     except KeyboardInterrupt:
-        _note("interrupted before anything was measured")
+        _note("attnwatch: interrupted before anything was measured")
         return INTERRUPTED
 
 
@@ -74,19 +81,28 @@ def _run(a: argparse.Namespace, progress: Progress | None) -> int:
     device = resolve_device(a.device)
     refuse_foreign_processes(device)
     options = _options(a)
-    out = Path(a.out or f"attnwatch-{_suite_name(a.suite)}.jsonl")
+    out = Path(a.out or f"attnwatch-{suite_name(a.suite)}.jsonl")
     deadline = None if a.budget is None else time.time() + a.budget
-    modules = tuple(sorted({b.partition(":")[0] for b in a.backend if ":" in b}))
-    spec = WorkerSpec(device, isolate=a.isolate, modules=modules)
+    for text in find().broken:
+        _note(f"attnwatch: {text}")
+    spec = WorkerSpec(device, isolate=a.isolate, modules=outside_modules({c.backend for c in cases}))
     with sweep_lock(device, f"measure --suite {a.suite}"), _opened(out) as writer:
         if writer.recovered:
             _note(writer.recovered)
         with WorkerClient.connect(spec) as client:
             environment = client.environment()
             revision = revision_of(Path(environment.kernels_path).parent)
-            run, resumed, done, once = _resume(a, out, options, environment, revision, len(cases))
-            if resumed:
-                _note(f"resuming run {run.id} in {out}: {len(done)} of {run.planned} cases are done")
+            asked = run_options(
+                options, driver="measure", backends=",".join(sorted(a.backend)), where=a.where or "", isolate=a.isolate
+            )
+            wanted = Run(
+                uuid.uuid4().hex, suite_name(a.suite), revision, environment, time.time(), planned=len(cases),
+                options=asked,
+            )  # fmt: skip
+            state = _resume(out, wanted)
+            run = state.run or wanted
+            if state.run is not None:
+                _note(f"resuming run {run.id} in {out}: {len(state.done)} of {run.planned} cases are done")
             summary = run_sweep(
                 cases,
                 run=run,
@@ -94,12 +110,12 @@ def _run(a: argparse.Namespace, progress: Progress | None) -> int:
                 writer=writer,
                 options=options,
                 progress=progress or (plain_progress if sys.stderr.isatty() else _notes_only),
-                done=done,
-                failed_once=once,
+                done=state.done,
+                pending=state.pending,
                 deadline=deadline,
-                write_run=not resumed,
+                write_run=state.run is None,
             )
-    _report(a, out, run, summary, len(done))
+    _report(a, out, run, summary, len(state.done))
     return INTERRUPTED if summary.interrupted else int(Exit.CLEAN)
 
 
@@ -115,40 +131,15 @@ def _opened(out: Path) -> Iterator[BundleWriter]:
                 out.unlink()
 
 
-def _suite_name(text: str) -> str:
-    """Name of a suite; of a workload file the name without its suffixes."""
-    return Path(text).name.removesuffix(".json").removesuffix(".suite")
-
-
-def _resume(
-    a: argparse.Namespace,
-    out: Path,
-    options: MeasureOptions,
-    environment: Environment,
-    revision: Revision,
-    planned: int,
-) -> tuple[Run, bool, set[str], set[str]]:
-    """The unfinished run in ``out`` that this command would repeat, else a new one."""
-    asked: dict[str, Scalar] = {k: v for k, v in asdict(options).items() if v is not None}
-    asked |= {
-        "driver": "measure",
-        "backends": ",".join(sorted(a.backend)),
-        "where": a.where or "",
-        "isolate": a.isolate,
-    }
+def _resume(out: Path, wanted: Run) -> ResumeState:
+    """What ``out`` holds of an unfinished run that this command would repeat; an empty state for any other."""
     state = resume_state(out)
-    run = state.run
-    if run is not None and not state.complete:
-        same = (run.suite, run.revision.id, run.environment.hash, run.options, run.planned) == (
-            _suite_name(a.suite), revision.id, environment.hash, asked, planned,
-        )  # fmt: skip
-        if same:
-            return run, True, state.done, failed_once(out)
-        _note(f"{out} holds an unfinished run of another suite, revision, environment or options; a new run is added")
-    new = Run(
-        uuid.uuid4().hex, _suite_name(a.suite), revision, environment, time.time(), planned=planned, options=asked
-    )
-    return new, False, set(), set()
+    if state.run is None or state.complete:
+        return ResumeState()
+    if same_run(state.run, wanted):
+        return state
+    _note(f"{out} holds an unfinished run of another suite, revision, environment or options; a new run is added")
+    return ResumeState()
 
 
 def plain_progress(event: SweepEvent) -> None:
@@ -171,7 +162,7 @@ def _notes_only(event: SweepEvent) -> None:
 def _report(a: argparse.Namespace, out: Path, run: Run, summary: SweepSummary, earlier: int) -> None:
     counts = {status.value: n for status, n in sorted(summary.counts.items())}
     if a.json:
-        _print_json(
+        print_json(
             {
                 "run": run.id,
                 "suite": run.suite,
@@ -209,7 +200,7 @@ def _row(m: Measurement) -> dict[str, Any]:
 
 def _show_cases(cases: Sequence[Case], *, as_json: bool, summary: bool) -> None:
     if as_json:
-        _print_json({"cases": [c.columns for c in cases], "count": len(cases)})
+        print_json({"cases": [c.columns for c in cases], "count": len(cases)})
         return
     if not summary:
         for case in cases:
@@ -258,7 +249,7 @@ def _duration(text: str) -> float:
     try:
         return seconds(text)
     except InputError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        raise argparse.ArgumentTypeError(str(error).removeprefix("--budget: ")) from None
 
 
 def _positive(text: str) -> float:
@@ -271,32 +262,26 @@ def _positive(text: str) -> float:
     return value
 
 
+class _Parser(argparse.ArgumentParser):
+    """Errors of usage begin and end like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}; see --help")
+
+
 def _parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(prog="python -m harness.measure", description="Measure a suite to a bundle.")
-    suites = ", ".join(suite_names())
-    p.add_argument("--suite", required=True, metavar="NAME|FILE", help=f"{suites}, or a workload file")
-    p.add_argument(
-        "--backend", action="append", default=[], metavar="GLOB",
-        help="only these backends; package.module:function brings one of your own; may be repeated",
-    )  # fmt: skip
-    p.add_argument("--where", metavar="EXPR", help="only cases for which it holds, e.g. 'kv_len %% 128 == 1'")
-    p.add_argument("--out", metavar="FILE", help="bundle to append to or resume (attnwatch-SUITE.jsonl)")
-    p.add_argument("--device", metavar="DEVICE", help="cpu or cuda:N; a GPU where there is one")
-    p.add_argument("--json", action="store_true", help="JSON alone on standard output")
-    p.add_argument("--quick", action="store_true", help="wider intervals, latency only")
-    p.add_argument("--list", action="store_true", help="print the cases and end")
-    p.add_argument("--dry-run", action="store_true", help="say how much would be measured and end")
-    p.add_argument("--budget", type=_duration, metavar="TIME", help="begin no case after 90s, 15m or 2h")
-    p.add_argument("--isolate", action="store_true", help="a fresh process for each case")
-    p.add_argument("--rel-width", type=_positive, metavar="X", help="half-width of the interval to stop at, e.g. 0.02")
-    p.add_argument("--max-seconds", type=_positive, metavar="S", help="longest sampling of one metric")
-    p.add_argument("--timeout", type=_positive, metavar="S", help="longest time for one case")
-    p.add_argument("--seed", type=int, metavar="N", help="seed of the inputs")
+    p = _Parser(prog="python -m harness.measure", description="Measure a suite to a bundle.", allow_abbrev=False)
+    kinds: dict[str, Callable[[str], Any]] = {"duration": _duration, "positive": _positive, "integer": int}
+    for flag in FLAGS:
+        text = flag.help.replace("%", "%%")
+        if flag.kind == "switch":
+            p.add_argument(flag.name, action="store_true", help=text)
+        elif flag.kind == "repeat":
+            p.add_argument(flag.name, action="append", default=[], metavar=flag.metavar, help=text)
+        else:
+            kind = kinds.get(flag.kind, str)
+            p.add_argument(flag.name, type=kind, default=flag.default, metavar=flag.metavar, help=text)
     return p
-
-
-def _print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, allow_nan=False, indent=1) + "\n")
 
 
 def _note(text: str) -> None:

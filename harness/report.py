@@ -62,7 +62,8 @@ def summary(report: NightReport) -> str:
     for incident in report.incidents:
         lines += ["", f"{incident.state.value.upper()} {incident.id}  {incident.title}  {_effect(incident)}".rstrip()]
         if incident.trigger:
-            lines.append(f"  trigger: {incident.trigger}")
+            lines.append(f"  trigger: {incident.trigger}  ({incident.evidence})")
+            lines += [f"  the data cannot tell it from: {a}" for a in incident.alternatives[:3]]
         lines += [f"  {_finding(f)}" for f in incident.findings[:_ROWS]]
         if len(incident.findings) > _ROWS:
             lines.append(f"  ... and {len(incident.findings) - _ROWS} more in the report")
@@ -86,7 +87,9 @@ def markdown(report: NightReport) -> str:
     for incident in report.incidents:
         out += ["", f"## {incident.state.value}: {_escape(incident.title)} (`{incident.id}`)", ""]
         if incident.trigger:
-            out += [f"Trigger: `{incident.trigger}`", ""]
+            out += [f"Trigger: <code>{_escape(incident.trigger)}</code> ({incident.evidence})", ""]
+            if incident.alternatives:
+                out += ["The data cannot tell it from: " + "; ".join(_escape(a) for a in incident.alternatives[:8]), ""]
         out += ["| effect | 95 % interval | state | backend | case | how |", "|---|---|---|---|---|---|"]
         for f in incident.findings:
             cells = (_ratio(f), _interval(f), f.state.value, f.case.backend, f.case.workload.label, f.how)

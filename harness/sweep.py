@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 from harness.bundle import BundleWriter
+from harness.bundle_lines import lines, record_at
 from harness.model import (
     Case,
     InfrastructureError,
@@ -19,15 +21,16 @@ from harness.model import (
     MeasureOptions,
     Run,
     RunEnd,
+    Scalar,
     Status,
 )
-from harness.model.serde import from_plain
 from harness.worker import WorkerClient
-
-T = TypeVar("T")
 
 #: A case that ends so is measured once more; the second ending stands.
 RETRIED = frozenset(s for s in Status if s.failed)
+
+#: Why a case was left out of a run.
+BUDGET_ENDED = "the budget had ended; the next night begins with it"
 
 #: The control kernels are measured at both ends and after so many cases.
 CONTROLS_EVERY = 25
@@ -68,12 +71,35 @@ class SweepSummary:
         return self.remaining == 0 and not self.interrupted
 
 
-class ResumeState(NamedTuple):
-    """What a bundle holds of its last run: the run, keys of the cases done, whether it was closed as complete."""
+class Tried(NamedTuple):
+    """What a run holds of one case: the highest attempt, how many of them failed, and how the last one ended."""
 
-    run: Run | None
-    done: set[str]
-    complete: bool
+    attempts: int
+    failures: int
+    status: str
+
+    @property
+    def settled(self) -> bool:
+        """Nothing is left to do: it ran, or failed twice, or cannot be asked of the backend."""
+        return self.status != Status.DESELECTED and (self.status not in RETRIED or self.failures > 1)
+
+
+class ResumeState(NamedTuple):
+    """What a bundle holds of its last run.
+
+    ``done`` are keys of the settled cases, ``pending`` the others that have a record (left out by a budget, or
+    failed once), ``complete`` whether the run was closed as complete.
+    """
+
+    run: Run | None = None
+    done: AbstractSet[str] = frozenset()
+    complete: bool = False
+    pending: Mapping[str, Tried] = MappingProxyType({})
+
+
+def deselected(case: Case, why: str, attempt: int = 1) -> Measurement:
+    """The record of a case that was left out on purpose."""
+    return Measurement(case, Status.DESELECTED, time.time(), detail=why, attempt=attempt)
 
 
 def ordered(cases: Sequence[Case]) -> list[Case]:
@@ -96,16 +122,17 @@ def run_sweep(
     options: MeasureOptions,
     progress: Callable[[SweepEvent], None] | None = None,
     done: Collection[str] = (),
-    failed_once: Collection[str] = (),
+    pending: Mapping[str, Tried] = MappingProxyType({}),
     deadline: float | None = None,
     write_run: bool = True,
+    deselect: bool = False,
 ) -> SweepSummary:
     """Measure ``cases`` and append each result to the bundle as it comes.
 
-    ``done`` are keys of cases that the bundle holds already and ``failed_once`` of those that had their first
-    attempt; pass ``write_run=False`` when it holds the run too. ``deadline`` is a time of ``time.time()`` after
-    which no case begins. Ctrl-C ends the sweep with what was measured, ``interrupted`` set. Errors of
-    infrastructure pass through after the run was closed as incomplete.
+    ``done`` and ``pending`` are what :func:`resume_state` says of the bundle; pass ``write_run=False`` when it holds
+    the run. ``deadline`` is a time of ``time.time()`` after which no case begins; with ``deselect`` the cases that
+    it leaves out are recorded as such, for a run that nobody will go on with. Ctrl-C ends the sweep with what was
+    measured, ``interrupted`` set. Errors of infrastructure pass through after the run was closed as incomplete.
     """
     todo = [c for c in ordered(cases) if c.key not in done]
     sweep = _Sweep(run, client, writer, options, progress or (lambda event: None), len(todo))
@@ -117,12 +144,15 @@ def run_sweep(
         for index, case in enumerate(todo):
             if deadline is not None and time.time() >= deadline:
                 break
-            sweep.measure(index, case, second=case.key in failed_once)
+            sweep.measure(index, case, pending.get(case.key))
             left -= 1
             if (index + 1) % CONTROLS_EVERY == 0 and left:
                 sweep.controls()
         if todo:
             sweep.controls()
+        for case in todo[len(todo) - left :] if deselect else ():
+            if case.key not in pending:
+                writer.measurement(run.id, deselected(case, BUDGET_ENDED))
     except KeyboardInterrupt:
         interrupted = True
     except BaseException:
@@ -144,13 +174,14 @@ class _Sweep:
     measurements: list[Measurement] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
 
-    def measure(self, index: int, case: Case, *, second: bool) -> None:
-        """One case, once more if it fails, unless the first attempt was in an earlier sitting."""
+    def measure(self, index: int, case: Case, earlier: Tried | None) -> None:
+        """One case, once more if it fails, unless it failed in an earlier sitting."""
+        attempt = earlier.attempts + 1 if earlier else 1
         self.tell(self._event("begin", index, case))
-        m = self._attempt(case, 2 if second else 1)
-        if m.status in RETRIED and not second:
+        m = self._attempt(case, attempt)
+        if m.status in RETRIED and not (earlier and earlier.failures):
             self.tell(self._event("retry", index, case, m))
-            m = self._attempt(case, 2)
+            m = self._attempt(case, attempt + 1)
         self.measurements.append(m)
         self.tell(self._event("case", index, case, m))
 
@@ -180,66 +211,46 @@ class _Sweep:
 
 
 def resume_state(path: str | Path) -> ResumeState:
-    """What the last run of a bundle holds; ``(None, set(), False)`` for a file that does not exist or has none.
+    """What the last run of a bundle holds; an empty state for a file that does not exist or holds no run.
 
     Standard library only, unlike :func:`harness.bundle.read_bundle`, so that a bare GPU image can resume. A cut
-    last line is passed over. Cases that failed their first attempt only are not among ``done``; see
-    :func:`failed_once`. Whether the run is of the same suite, revision and environment is for the caller to compare.
+    last line is passed over. Whether the run is one to go on with is for :func:`same_run` to say.
     """
     run: Run | None = None
-    done: set[str] = set()
+    tried: dict[str, Tried] = {}
     complete = False
-    for place, record in _records(Path(path)):
-        kind = record.pop("kind")
-        record.pop("schema", None)
+    for place, record in lines(Path(path)):
+        kind = record["kind"]
         if kind == "run":
-            run, done, complete = _at(place, Run, record), set(), False
-        elif run is not None and kind == "measurement" and record.get("run_id") == run.id:
-            if not _first_failure(record):
-                done.add(_at(place, Case, record.get("case")).key)
-        elif run is not None and kind == "end" and record.get("run_id") == run.id:
+            run, tried, complete = record_at(place, Run, record), {}, False
+        elif run is None or record.get("run_id") != run.id:
+            continue
+        elif kind == "measurement":
+            key = record_at(place, Case, record.get("case")).key
+            tried[key] = _tried(tried.get(key), record)
+        elif kind == "end":
             complete = record.get("complete") is True
-    return ResumeState(run, done, complete)
+    pending = {k: t for k, t in tried.items() if not t.settled}
+    return ResumeState(run, tried.keys() - pending.keys(), complete, pending)
 
 
-def failed_once(path: str | Path) -> set[str]:
-    """Keys of the cases of the last run whose first attempt failed and whose second is missing."""
-    state = resume_state(path)
-    keys = set()
-    for place, record in _records(Path(path)):
-        if state.run is not None and record["kind"] == "measurement" and record.get("run_id") == state.run.id:
-            keys.add(_at(place, Case, record.get("case")).key)
-    return keys - state.done
+def run_options(options: MeasureOptions, **more: Scalar) -> dict[str, Scalar]:
+    """What a run records of how it was asked for; ``driver`` and the like come in as ``more``."""
+    return {**{k: v for k, v in asdict(options).items() if v is not None}, **more}
 
 
-def _first_failure(record: dict[str, Any]) -> bool:
-    return record.get("attempt", 1) == 1 and record.get("status") in {s.value for s in RETRIED}
+def same_run(found: Run, wanted: Run) -> bool:
+    """Whether ``found`` may be gone on with where ``wanted`` is asked for.
+
+    Both must be of one suite, revision and environment, with the same options and number of cases: whatever else
+    went into one run would be told as one measuring of one thing.
+    """
+    return (found.suite, found.revision.id, found.environment.hash, found.options, found.planned) == (
+        wanted.suite, wanted.revision.id, wanted.environment.hash, wanted.options, wanted.planned,
+    )  # fmt: skip
 
 
-def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise InputError(f"{path}: cannot read this bundle: {error.strerror}") from None
-    with file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-            except ValueError:
-                if not line.endswith(b"\n"):
-                    return  # cut off while it was written
-                record = None
-            if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
-                raise InputError(f"{path}:{number}: not a line of a bundle; name another file")
-            yield f"{path}:{number}", record
-
-
-def _at(place: str, cls: type[T], plain: object) -> T:
-    try:
-        return from_plain(cls, plain)
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from None
+def _tried(before: Tried | None, record: dict[str, Any]) -> Tried:
+    status, attempt = str(record.get("status")), record.get("attempt", 1)
+    failures = (before.failures if before else 0) + (status in RETRIED)
+    return Tried(max(before.attempts if before else 0, attempt), failures, status)

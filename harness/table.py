@@ -9,12 +9,11 @@ import csv
 import io
 import math
 import re
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from .model import InputError, Scalar
+from .model.reading import read_text
 
 _INT = re.compile(r"[+-]?\d{1,18}")
 _FLOAT = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf(inity)?|nan)", re.IGNORECASE)
@@ -103,17 +102,7 @@ def read_table(path: str, *, text: Sequence[str] = ()) -> Table:
 
 
 def _read(path: str, name: str) -> str:
-    try:
-        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"{name}: no such file") from None
-    except OSError as err:
-        raise InputError(f"{name}: cannot be read: {err.strerror}") from None
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as err:
-        line = data.count(b"\n", 0, err.start) + 1
-        raise InputError(f"{name}:{line}: not UTF-8 (byte {data[err.start]:#04x}); convert the file first") from None
+    text = read_text(path)
     if "\0" in text:
         raise InputError(f"{name}:{text.count(chr(10), 0, text.index(chr(0))) + 1}: holds a null byte; not a CSV file")
     return text

@@ -7,26 +7,16 @@ are no parameters are refused by name rather than dropped, since a dropped colum
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from .model import InputError, Scalar, Workload, canonical_json
+from .model.checks import wrong_param
+from .model.params import PARAMETERS, SEQ_LEN
+from .model.reading import read_text
 from .model.suite import grid
 from .table import read_table
 
-_INTEGERS = {
-    "batch",
-    "heads_q",
-    "heads_kv",
-    "q_len",
-    "kv_len",
-    "seq_len",
-    "head_dim",
-    "page_size",
-    "segment_len",
-    "window",
-}
-_TEXTS = {"dtype", "direction", "layout", "mask", "causal_alignment", "q_lens", "kv_lens"}
-_KNOWN = _INTEGERS | _TEXTS | {"causal", "softcap", "scale", "operation", "count"}
+_KNOWN: dict[str, type] = {**PARAMETERS, SEQ_LEN: int, "operation": str, "count": float}
+_WORDS = {int: "a whole number", str: "text", bool: "true or false", float: "a number"}
 
 
 def import_calls(path: str) -> list[Workload]:
@@ -50,10 +40,7 @@ def _csv_rows(path: str) -> list[tuple[str, dict[str, Scalar]]]:
 
 
 def _json_rows(path: str) -> list[tuple[str, dict[str, Scalar]]]:
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as err:
-        raise InputError(f"{path}: cannot be read: {err}") from None
+    lines = read_text(path).split("\n")
     out = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -73,24 +60,32 @@ def _json_rows(path: str) -> list[tuple[str, dict[str, Scalar]]]:
 
 
 def _workload(where: str, row: dict[str, Scalar]) -> Workload:
-    unknown = sorted(set(row) - _KNOWN)
+    unknown = sorted(row.keys() - _KNOWN.keys())
     if unknown:
         raise InputError(f"{where}: unknown field {unknown[0]!r}; known are {', '.join(sorted(_KNOWN))}")
     given = {k: v for k, v in row.items() if v is not None}
+    for name, value in given.items():
+        if not _is(value, _KNOWN[name]):
+            raise InputError(f"{where}: field {name!r}: must be {_WORDS[_KNOWN[name]]}, not {value!r}")
     count = given.pop("count", 1)
     operation = given.pop("operation", "attention")
-    if isinstance(count, bool) or not isinstance(count, int | float) or not count > 0:
+    assert isinstance(count, int | float) and isinstance(operation, str)
+    if not 0 < count < 1e18:
         raise InputError(f"{where}: field 'count': must be a number above 0, not {count!r}")
-    if not isinstance(operation, str):
-        raise InputError(f"{where}: field 'operation': must be text, not {operation!r}")
-    for name, value in given.items():
-        if name in _INTEGERS and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-            raise InputError(f"{where}: field {name!r}: must be a whole number, not {value!r}")
-        if name == "causal" and not isinstance(value, bool):
-            raise InputError(f"{where}: field 'causal': must be true or false, not {value!r}")
-        if name in _TEXTS and not isinstance(value, str):
-            raise InputError(f"{where}: field {name!r}: must be text, not {value!r}")
     try:
-        return grid(operation, weight=float(count), **given)[0]
+        workload = grid(operation, weight=float(count), **given)[0]
     except ValueError as err:
         raise InputError(f"{where}: {err}") from None
+    wrong = wrong_param(workload.params)
+    if wrong is not None:
+        raise InputError(f"{where}: field {wrong[0]!r}: {wrong[1]}")
+    return workload
+
+
+def _is(value: Scalar, kind: type) -> bool:
+    """Whether a cell or a field is of a parameter's kind; lengths and counts are not below zero."""
+    if kind is bool or isinstance(value, bool):
+        return kind is bool and isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and value >= 0
+    return isinstance(value, int | float if kind is float else kind)

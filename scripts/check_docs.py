@@ -1,7 +1,7 @@
 """Checks that the pages say what the code does; ``--write`` rewrites those that are generated.
 
 Generated: ``docs/cli.md`` from the commands' help and ``docs/bundle.schema.json`` from the records. Checked: links
-to files, commands and make targets named in the pages, the length of ARCHITECTURE.md.
+to files, commands and make targets named in the pages, placeholders left over, the length of ARCHITECTURE.md.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ def problems() -> list[str]:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     for page in PAGES:
         name, text = page.relative_to(ROOT), page.read_text(encoding="utf-8")
+        found += [f"{name}:{line}: the placeholder {word} was never filled in" for line, word in placeholders(text)]
         for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text):
             if not (page.parent / target).exists():
                 found.append(f"{name}: link to {target}, which is not there")
@@ -78,6 +79,15 @@ def problems() -> list[str]:
     if words > ARCHITECTURE_WORDS:
         found.append(f"ARCHITECTURE.md: {words} words; two pages hold {ARCHITECTURE_WORDS}")
     return found
+
+
+def placeholders(text: str) -> list[tuple[int, str]]:
+    """Line and word of what a page was to have filled in, such as ``@@`` NAME ``@@`` without the spaces."""
+    return [
+        (number, word)
+        for number, line in enumerate(text.splitlines(), 1)
+        for word in re.findall(r"@@[A-Za-z][A-Za-z0-9_-]*@@", line)
+    ]
 
 
 def code_of(text: str) -> str:

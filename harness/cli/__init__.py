@@ -2,22 +2,95 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+from typing import Any
 
-from harness.model.terms import AttnwatchError, Exit
+INTERRUPTED = 130
 
 
 def main() -> None:
-    """Entry point: errors meant for people become one line on standard error and an exit code."""
-    from .app import app
+    """Entry point: whatever goes wrong becomes one line on standard error and an exit code that means what it says.
 
+    1 is kept for adverse findings; an error of ours is 3, with a traceback where ``ATTNWATCH_TRACEBACK`` is set.
+    """
     try:
-        app(standalone_mode=True)
-    except AttnwatchError as err:
-        print(f"attnwatch: {err}", file=sys.stderr)
-        sys.exit(int(err.exit_code))
+        code = _run()
+        sys.stdout.flush()
     except KeyboardInterrupt:
-        print("attnwatch: interrupted", file=sys.stderr)
-        sys.exit(130)
+        code = _say("interrupted", INTERRUPTED)
     except BrokenPipeError:
-        sys.exit(int(Exit.INFRASTRUCTURE))
+        code = _stdout_gone()
+    except OSError as err:
+        code = _failed(f"standard output: {err.strerror}", err)
+    sys.exit(code)
+
+
+def _run() -> int:
+    # Imported inside the guard: Ctrl-C while modules load is an interruption like any other.
+    from harness.model.terms import AttnwatchError
+
+    from .streams import readable_streams, terminable
+
+    readable_streams()
+    try:
+        from .app import app
+
+        with terminable():
+            # The parser gives back the code of an Exit here rather than raising it.
+            code = app(standalone_mode=False)
+    except AttnwatchError as err:
+        return _say(str(err), int(err.exit_code))
+    except BrokenPipeError:
+        raise
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except Exception as err:
+        return _unexpected(err)
+    return code if isinstance(code, int) else 0
+
+
+def _unexpected(err: Exception) -> int:
+    import typer
+
+    if isinstance(err, typer.Exit):
+        return int(err.exit_code)
+    if isinstance(err, typer.Abort):
+        return _say("interrupted", INTERRUPTED)
+    if hasattr(err, "format_message") and hasattr(err, "exit_code"):  # usage errors of the command line parser
+        return _usage(err)
+    if isinstance(err, OSError):
+        where = f"{err.filename}: " if err.filename else ""
+        return _failed(f"{where}{err.strerror or err}", err)
+    return _failed(f"internal error: {type(err).__name__}: {err}", err)
+
+
+def _usage(err: Any) -> int:
+    """A usage error in one line like all others, and where the help is; the help itself where no command was named."""
+    if type(err).__name__ == "NoArgsIsHelpError":
+        err.show()
+        return int(err.exit_code)
+    context = getattr(err, "ctx", None)
+    where = f"; see {context.command_path} --help" if context is not None else ""
+    return _say(f"{err.format_message().rstrip('.')}{where}", int(err.exit_code))
+
+
+def _failed(text: str, err: BaseException) -> int:
+    if os.environ.get("ATTNWATCH_TRACEBACK"):
+        import traceback
+
+        traceback.print_exception(err)
+    return _say(text.splitlines()[0][:500], 3)
+
+
+def _stdout_gone() -> int:
+    """The reader of a pipe went away (``| head``): not our error, and nothing more can be printed."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0
+
+
+def _say(text: str, code: int) -> int:
+    with contextlib.suppress(OSError):
+        print(f"attnwatch: {text}", file=sys.stderr)
+    return code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import judging, measuring, night, people, store
+from . import bisecting, detecting, explaining, judging, measuring, night, people, store
 
 app = typer.Typer(
     name="attnwatch",
@@ -21,10 +21,13 @@ app.command()(measuring.measure)
 app.command()(store.ingest)
 app.command(name="import-check")(store.import_check)
 app.command()(judging.compare)
+app.command()(detecting.detect)
+app.command()(explaining.explain)
 app.command()(measuring.doctor)
 app.command()(store.export)
 app.command()(night.dashboard)
 app.command()(people.triage)
+app.command()(bisecting.bisect)
 
 workload = typer.Typer(help="Workload files: sweep what a team serves.", no_args_is_help=True)
 workload.command(name="import")(measuring.workload_import)

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+
+from harness.jsonout import print_json
+
+__all__ = [
+    "DbOption",
+    "DeviceOption",
+    "JsonOption",
+    "SuiteOption",
+    "WhereOption",
+    "note",
+    "print_json",
+    "seconds",
+]
 
 DbOption = Annotated[
     str | None,
@@ -29,22 +41,6 @@ def seconds(text: str | None) -> float | None:
     return None if text is None else parse(text)
 
 
-def print_json(value: Any) -> None:
-    """JSON alone on standard output; NaN and infinities become null."""
-    json.dump(_finite(value), sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
-
-
 def note(text: str) -> None:
     """A message for people, on standard error."""
     print(text, file=sys.stderr)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if value - value == 0 else None
-    if isinstance(value, dict):
-        return {str(k): _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return value

@@ -7,14 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
+from harness.model.params import PARAMETERS
 from harness.model.terms import Exit, InputError
 
 from .common import DeviceOption, JsonOption, SuiteOption, WhereOption, note, print_json, seconds
 
 Pairs = list[str] | None
 
+#: What goes with ``--csv``.
+_WITH_CSV = {"csv", "relevant", "json_out"}
+
 
 def compare(
+    context: typer.Context,
     base: Annotated[
         str | None, typer.Option("--base", metavar="REF", help="Revision of kernels to compare with.")
     ] = None,
@@ -40,6 +45,7 @@ def compare(
         raise InputError(f"--relevant: {relevant} must lie between 0 and 10")
     judge = ABOptions(relevant=relevant)
     if csv is not None:
+        _refuse_beside_csv(context)
         report = compare_csv(csv, judge)
         if json_out:
             print_json(report)
@@ -51,18 +57,20 @@ def compare(
     from harness.locks import sweep_lock
     from harness.model import MeasureOptions
     from harness.selection import select
+    from harness.suites import outside_modules
 
     from .progress import bar
 
     chosen = resolve_device(device)
+    cases = select(suite, backend or (), where)
     a, b = sides(
         Path.cwd(),
         chosen,
         refs=(base, head),
         pythons=(base_python, head_python),
         variables=(base_env or (), head_env or ()),
+        modules=outside_modules({c.backend for c in cases}),
     )
-    cases = select(suite, backend or (), where)
     refuse_foreign_processes(chosen)
     with sweep_lock(chosen, "attnwatch compare"), bar() as shown:
         show = None if shown is None else lambda i, n, case: shown.show(i, n, f"{case.backend} {case.workload.label}")
@@ -74,19 +82,27 @@ def compare(
     raise typer.Exit(int(Exit.FINDING if report["adverse"] else Exit.CLEAN))
 
 
+def _refuse_beside_csv(context: typer.Context) -> None:
+    """A flag that would be ignored is refused: who gave it expects it to do something."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in _WITH_CSV and source is not None and source.name == "COMMANDLINE":
+            raise InputError(f"--csv judges the samples of a file and takes no --{name.replace('_', '-')}")
+
+
 def _print_csv(report: dict[str, Any]) -> None:
     for name, c in report["cases"].items():
-        low, high = c["ratio_ci"]
-        print(
-            f"{c['verdict']:<10} {c['ratio']:.4f} [{low:.4f}, {high:.4f}]  sees {c['smallest_detectable']:.1%}  {name}"
-        )
+        low, high = (f"{end:.4f}" if end is not None else "?" for end in c["ratio_ci"])
+        least = c["smallest_detectable"]
+        sees = "sees nothing" if least is None else f"sees {least:.1%}"
+        print(f"{c['verdict']:<10} {c['ratio']:.4f} [{low}, {high}]  {sees}  {name}")
 
 
 def _print_sides(report: dict[str, Any]) -> None:
     print(f"base: {report['base']}   head: {report['head']}")
     told = [c for c in report["cases"] if c["verdict"] or c["base_status"] != c["head_status"]]
     for c in sorted(told, key=lambda c: -(c["ratio"] or 1e9)):
-        shape = " ".join(f"{k}={v}" for k, v in c.items() if k in _SHAPE)
+        shape = " ".join(f"{k}={v}" for k, v in c.items() if k in PARAMETERS)
         if c["verdict"] is None:
             print(f"{c['base_status']} -> {c['head_status']}  {c['backend']} {shape}: {c['detail']}")
         else:
@@ -97,6 +113,3 @@ def _print_sides(report: dict[str, Any]) -> None:
         note(f"{quiet} cases cannot run on this device")
     if report["left_out"]:
         note(f"{len(report['left_out'])} cases were left out when the budget ended")
-
-
-_SHAPE = {"batch", "heads_q", "heads_kv", "q_len", "kv_len", "head_dim", "dtype", "causal", "direction", "page_size"}

@@ -2,59 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from harness.measure_flags import FLAGS, argv
 from harness.model.terms import Exit
 
-from .common import DeviceOption, JsonOption, SuiteOption, WhereOption, note, print_json
+from .common import DeviceOption, JsonOption, note, print_json
 
 
-def measure(
-    suite: SuiteOption = "smoke",
-    backend: Annotated[
-        list[str] | None,
-        typer.Option("--backend", metavar="GLOB|MODULE:FUNCTION", help="Backends to ask; may be given again."),
-    ] = None,
-    where: WhereOption = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="The bundle; resumed where it exists.")
-    ] = None,
-    device: DeviceOption = None,
-    budget: Annotated[str | None, typer.Option("--budget", metavar="TIME", help="Stop after 90s, 15m, 2h.")] = None,
-    isolate: Annotated[bool, typer.Option("--isolate", help="A fresh process for each case.")] = False,
-    rel_width: Annotated[
-        float | None, typer.Option("--rel-width", help="Half-width of the median's interval to stop at.")
-    ] = None,
-    max_seconds: Annotated[float | None, typer.Option("--max-seconds", help="Cap on sampling one metric.")] = None,
-    timeout: Annotated[float | None, typer.Option("--timeout", help="Cap on one case, in seconds.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed of the inputs.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Wider intervals, latency only.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how much would be measured and end.")] = False,
-    list_cases: Annotated[bool, typer.Option("--list", help="Print the cases and measure nothing.")] = False,
-    json_out: JsonOption = False,
-) -> None:
+def measure(**given: Any) -> None:
     """Measure a suite without asv, to a bundle that any machine ingests."""
     from harness.measure import main as measure_main
 
     from .progress import bar
 
-    args = ["--suite", suite]
-    for name, value in (
-        ("--where", where), ("--out", out), ("--device", device), ("--budget", budget), ("--rel-width", rel_width),
-        ("--max-seconds", max_seconds), ("--timeout", timeout), ("--seed", seed),
-    ):  # fmt: skip
-        if value is not None:
-            args += [name, str(value)]
-    for glob in backend or ():
-        args += ["--backend", glob]
-    switches = {"--isolate": isolate, "--quick": quick, "--dry-run": dry_run, "--list": list_cases, "--json": json_out}
-    args += [flag for flag, on in switches.items() if on]
     with bar() as progress:
-        code = measure_main(args, progress=progress)
+        code = measure_main(argv(given), progress=progress)
     raise typer.Exit(code)
+
+
+def _declare(function: Callable[..., None]) -> None:
+    """Give ``function`` the flags of the table as its parameters, for typer to read."""
+    parameters = []
+    for flag in FLAGS:
+        option = typer.Option(flag.name, metavar=flag.metavar or None, help=flag.help)
+        plain: Any = {"switch": bool, "repeat": list[str] | None}.get(flag.kind, str | None)
+        default = False if flag.kind == "switch" else flag.default
+        annotation: Any = Annotated[plain, option]
+        parameters.append(Parameter(flag.key, Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
+    function.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    function.__annotations__ = {p.name: p.annotation for p in parameters}
+
+
+_declare(measure)
 
 
 def doctor(device: DeviceOption = None, json_out: JsonOption = False) -> None:
@@ -66,20 +51,21 @@ def doctor(device: DeviceOption = None, json_out: JsonOption = False) -> None:
 
     with WorkerClient.connect(WorkerSpec(resolve_device(device))) as client:
         reports, environment = client.reports(), client.environment()
+    nothing = not any(r.usable for r in reports)
     if json_out:
         print_json({"backends": [asdict(r) for r in reports], "environment": asdict(environment)})
-        return
+        raise typer.Exit(int(Exit.INFRASTRUCTURE if nothing else Exit.CLEAN))
     machine = environment.machine
     print(f"{machine.device_kind}: {machine.device_model} (clocks: {machine.clock_policy})")
     print(f"python {environment.python}, " + ", ".join(f"{k} {v}" for k, v in environment.packages.items()))
     print(f"kernels {environment.kernels_hash} from {environment.kernels_path}\n")
-    width = max(len(r.name) for r in reports)
+    width = max((len(r.name) for r in reports), default=0)
     for r in sorted(reports, key=lambda r: not r.usable):
         state = "usable" if r.usable else "no"
         print(f"{r.name:<{width}}  {state:<7} {r.version or '':<14} {r.reason or ''}".rstrip())
         if not r.usable and r.remedy:
             print(f"{'':<{width}}          {r.remedy}")
-    if not any(r.usable for r in reports):
+    if nothing:
         raise typer.Exit(int(Exit.INFRASTRUCTURE))
 
 

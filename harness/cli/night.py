@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def nightly(
     suite: SuiteOption = "nightly",
     budget: Annotated[
-        str | None, typer.Option("--budget", metavar="TIME", help="Begin no case after 90s, 15m, 2h.")
+        str | None,
+        typer.Option("--budget", metavar="TIME", help="Begin no case after 90s, 15m, 2h; measured longest ago first."),
     ] = None,
     device: DeviceOption = None,
     reports: Annotated[Path, typer.Option("--reports", metavar="DIR", help="Where the reports go.")] = Path("reports"),

@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from harness.model.terms import InputError
+
 from .common import DbOption, JsonOption, note, print_json
 
-Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", help="Bundles, or folders of bundles.")]
+Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files of results, or folders of them.")]
 
 
 def ingest(paths: Paths, db: DbOption = None, json_out: JsonOption = False) -> None:
@@ -42,24 +44,35 @@ def _print_report(report: dict[str, Any], json_out: bool) -> None:
 
 def export(
     run: Annotated[str | None, typer.Option("--run", metavar="ID", help="One run; the latest by default.")] = None,
-    out: Annotated[str, typer.Option("--out", metavar="FILE", help="CSV file; - is standard output.")] = "-",
+    out: Annotated[str, typer.Option("--out", metavar="FILE", help="The file; - is standard output.")] = "-",
+    form: Annotated[str | None, typer.Option("--format", metavar="FORMAT", help="csv (the default) or json.")] = None,
     db: DbOption = None,
+    json_out: JsonOption = False,
 ) -> None:
-    """A run's measurements as CSV: parameters, statuses, metrics."""
+    """A run's measurements as CSV or JSON: parameters, statuses, metrics."""
     from db.engine import open_store
-    from harness.export import write_csv
+    from harness.export import write_csv, write_json
 
+    if form not in (None, "csv", "json"):
+        raise InputError(f"--format: {form!r} is neither csv nor json")
+    if json_out and form == "csv":
+        raise InputError("--json and --format csv contradict each other; give one of them")
     with open_store(db, create=False, read_only=True) as store:
-        rows = write_csv(store, run, out)
+        rows = (write_json if json_out or form == "json" else write_csv)(store, run, out)
     note(f"{rows} rows")
 
 
-def db_upgrade(db: DbOption = None) -> None:
+def db_upgrade(db: DbOption = None, json_out: JsonOption = False) -> None:
     """Bring the store to the newest schema; a new store is created."""
     from db.engine import open_store
+    from db.schema import HEAD
 
     with open_store(db) as store:
-        note(f"{store.name} is at the newest schema")
+        name = store.name
+    if json_out:
+        print_json({"store": name, "schema": HEAD})
+        return
+    note(f"{name} is at the newest schema")
 
 
 def db_info(db: DbOption = None, json_out: JsonOption = False) -> None:

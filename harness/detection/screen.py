@@ -19,15 +19,18 @@ class ScreenOptions:
     """``z`` is the distance in noise units and ``relevant`` the relative change that make a suspect.
 
     With fewer than ``short`` earlier runs the noise is hardly known: ``z_short`` then lets more through, and what it
-    lets through is measured again.
+    lets through is measured again. The suite's noise is taken from series whose standard error within the run is at most
+    ``clear``, where ``least_clear`` of them are.
     """
 
     z: float = 3.0
-    z_short: float = 1.5
+    z_short: float = 1.0
     short: int = 6
     relevant: float = 0.02
     window: int = 20
     noise_floor: float = 0.005
+    clear: float = 0.1
+    least_clear: int = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,9 @@ def screen(
     noisy = ~exact & np.isfinite(delta)
     within = np.where(np.isfinite(errors[:, -1]), errors[:, -1], 0.0)
     counted = np.maximum(np.isfinite(history).sum(axis=1), 1)
-    run_to_run = _run_noise(history, delta[noisy], options)
+    # Series that the machine disturbed say little of the noise of the others.
+    clear = noisy & (within <= options.clear)
+    run_to_run = _run_noise(history, delta[clear if clear.sum() >= options.least_clear else noisy], options)
     noise = np.sqrt((run_to_run**2 + within**2) * (1 + 1 / counted))
     infinite = np.where(delta > 0, np.inf, np.where(delta < 0, -np.inf, 0.0))
     z = np.where(exact, infinite, delta / noise)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Singles = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
 
 #: Above this, a float no longer tells neighbouring integers apart.
@@ -77,6 +78,9 @@ def encode(name: str, cells: Sequence[Any]) -> Column | None:
         kind = "number"
     else:
         kind = "text" if all(isinstance(v, str) for v in known) else "mixed"
+    if any(isinstance(v, int) and abs(v) > _EXACT for v in known):
+        # Order and arithmetic in float64 would not be Python's: such numbers are names.
+        kind = "mixed"
     if not known:
         kind = "text"
     order = sorted(range(len(values)), key=lambda i: _sort_key(values[i]))

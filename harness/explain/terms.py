@@ -151,7 +151,13 @@ def literal(value: Any, powers: bool = True) -> str:
             return "1e999" if value > 0 else "-1e999"
         if value == math.floor(value) and abs(value) < 1e15:
             value = int(value)
-    if powers and isinstance(value, int) and not isinstance(value, bool) and value >= 2**17 and value & (value - 1) == 0:
+    if (
+        powers
+        and isinstance(value, int)
+        and not isinstance(value, bool)
+        and value >= 2**17
+        and value & (value - 1) == 0
+    ):
         return f"2**{value.bit_length() - 1}"
     return repr(value)
 

@@ -14,42 +14,67 @@ from harness.model import TriageState, VerdictKind, content_key
 from harness.model.findings import Finding, Incident
 
 from .suspects import OPEN, Judged
+from .triggers import Triggered, triggered
 
 _KINDS = {"slower": "slower", "status": "fails", "more": "uses more"}
 _AUTHOR = "attnwatch"
 
 
-def gather(findings: Sequence[Finding], tested: int) -> list[Incident]:
-    """One incident per kind, metric, start and certainty; dismissed findings and those already known are left out."""
-    groups: dict[tuple[str, str, str | None, bool], list[Finding]] = defaultdict(list)
+def gather(findings: Sequence[Finding], judged: Judged) -> list[Incident]:
+    """One incident per start and trigger; what could not be settled is one incident per start without a trigger.
+
+    Dismissed findings and those that an open incident holds are left out.
+    """
+    groups: dict[tuple[str | None, bool], list[Finding]] = defaultdict(list)
     for f in findings:
         if f.state is not TriageState.DISMISSED and f.incident is None:
-            groups[f.kind, f.metric, f.first_bad, f.state is TriageState.CONFIRMED].append(f)
-    return [_incident(group, tested) for group in groups.values()]
+            groups[f.first_bad, f.state is TriageState.CONFIRMED].append(f)
+    out = []
+    for (_, sure), group in groups.items():
+        parts = triggered(group, judged.tested) if sure else [Triggered(None, group, total=judged.compared)]
+        out += [_incident(part, sure) for part in parts]
+    return out
 
 
-def _incident(group: list[Finding], tested: int) -> Incident:
-    first = group[0]
-    sure = first.state is TriageState.CONFIRMED
-    ratios = sorted(f.ratio for f in group if f.ratio is not None)
-    lows = [f.low for f in group if f.low is not None]
-    highs = [f.high for f in group if f.high is not None]
-    backends = sorted({f.case.backend for f in group})
-    what = _KINDS[first.kind] + ("" if first.kind == "status" else f": {first.metric}")
-    names = ", ".join(backends[:3]) + (" ..." if len(backends) > 3 else "")
+def _incident(part: Triggered, sure: bool) -> Incident:
+    # The time that people lose comes first, then what no longer works, then what is merely more.
+    rank = {"slower": 0, "status": 1, "more": 2}
+    group = sorted(part.findings, key=lambda f: (rank[f.kind], -(f.ratio or 0)))
+    lead = [f for f in group if f.metric == group[0].metric]
+    ratios = sorted(f.ratio for f in lead if f.ratio is not None)
+    lows = [f.low for f in lead if f.low is not None]
+    highs = [f.high for f in lead if f.high is not None]
     return Incident(
-        id=content_key("incident", first.kind, first.metric, first.first_bad, sure, sorted(f.case.key for f in group))[
+        id=content_key("incident", lead[0].first_bad, sure, part.text, sorted((f.case.key, f.metric) for f in group))[
             :8
         ],
-        title=f"{names} {what}, {len(group)} of {tested} cases",
-        trigger=None,
-        findings=sorted(group, key=lambda f: -(f.ratio or 0)),
+        title=_title(part, lead),
+        trigger=part.text,
+        findings=group,
         state=TriageState.NEW if sure else TriageState.SUSPECT,
         effect=ratios[len(ratios) // 2] if ratios else None,
         effect_low=min(lows) if lows else None,
         effect_high=max(highs) if highs else None,
-        tested=tested,
+        tested=part.total,
+        alternatives=part.alternatives,
+        evidence=_evidence(part),
     )
+
+
+def _title(part: Triggered, lead: list[Finding]) -> str:
+    backends = sorted({f.case.backend for f in lead})
+    names = ", ".join(backends[:3]) + (" ..." if len(backends) > 3 else "")
+    what = _KINDS[lead[0].kind] + (f" ({lead[0].metric})" if lead[0].kind == "more" else "")
+    if part.text is None:
+        return f"{names} {what} in {len(lead)} of {part.total} cases"
+    return f"{names} {what} where {part.text}"
+
+
+def _evidence(part: Triggered) -> str:
+    if part.text is None:
+        return ""
+    outside = part.regressed_total - part.regressed_inside
+    return f"{part.regressed_inside} of {part.inside} regressed inside, {outside} of {part.total - part.inside} outside"
 
 
 def save(
@@ -68,7 +93,7 @@ def save(
             effect_low=incident.effect_low, effect_high=incident.effect_high,
             evidence={
                 "what_changed": list(what_changed), "how": sorted({f.how for f in incident.findings}),
-                "alternatives": incident.alternatives, "tested": incident.tested,
+                "alternatives": incident.alternatives, "tested": incident.tested, "counts": incident.evidence,
             },
         )  # fmt: skip
         rows = [

@@ -38,9 +38,7 @@ def judge_night(store: Store, run_id: str, plan: JudgePlan, show: Show, say: Say
         findings = [f for f in findings if f.incident is not None] + again
     base = _compared_with(store, findings, head)
     differences = what_changed(store, plan.repo, base, head)
-    incidents = save(
-        store, gather(findings, judged.compared), machine=head.machine, head_run=head.id, what_changed=differences
-    )
+    incidents = save(store, gather(findings, judged), machine=head.machine, head_run=head.id, what_changed=differences)
     still, recovered = settle_old(store, judged, findings, head)
     report = _report(store, head, base, plan, findings, judged, incidents, differences)
     report.still_open, report.recovered = still, recovered

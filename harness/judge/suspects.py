@@ -35,7 +35,8 @@ Bools = npt.NDArray[np.bool_]
 class Judged:
     """What the history says of the newest run. ``findings`` are suspects, not yet measured again.
 
-    ``at_level`` holds (case key, metric) of series that have a newest value and are not suspect.
+    ``at_level`` holds (case key, metric) of series that have a newest value and are not suspect; ``tested`` all cases
+    that could be judged, per metric.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -46,6 +47,12 @@ class Judged:
     nights: int = 0
     smallest_detectable: float | None = None
     missing: list[Case] = field(default_factory=list)
+    tested: dict[str, dict[str, Case]] = field(default_factory=dict)
+
+    def saw(self, metric: str, case: Case) -> Case:
+        """Note that ``case`` could have regressed in ``metric``."""
+        self.tested.setdefault(metric, {})[case.key] = case
+        return case
 
 
 def judge_run(store: Store, machine: str, run_id: str, options: ScreenOptions | None = None) -> Judged:
@@ -98,6 +105,8 @@ def _screen(past: History, usable: Bools, options: ScreenOptions, judged: Judged
         if known.any():
             judged.smallest_detectable = float(np.median(result.smallest_detectable[known]))
     judged.at_level |= {(past.cases[i].key, past.metric) for i in np.flatnonzero(known & ~result.suspect)}
+    for i in np.flatnonzero(known):
+        judged.saw(past.metric, to_case(past.cases[i]))
     for i in np.flatnonzero(result.suspect):
         level = float(past.value[i, -1] / result.ratio[i])
         reach = 1 + float(result.smallest_detectable[i])
@@ -120,6 +129,7 @@ def _exact(past: History, usable: Bools, options: ScreenOptions, judged: Judged)
         head = past.value[i, -1]
         if not have.any() or not np.isfinite(head):
             continue
+        judged.saw(past.metric, to_case(case))
         level = float(past.value[i, np.flatnonzero(have)[-1]])
         if (head - level) * sign <= 0:
             judged.at_level.add((case.key, past.metric))
@@ -160,6 +170,8 @@ def _statuses(past: History, usable: Bools, judged: Judged) -> None:
         if not len(before) or not ok[past.status[i, before[-1]]]:
             continue
         head = past.status[i, -1]
+        if head >= 0 and (ok[head] or broken[head]):
+            judged.saw(STATUS, to_case(case))
         if head < 0:
             if past.status[i, -2] >= 0:
                 judged.missing.append(to_case(case))

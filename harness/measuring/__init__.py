@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .bench import Bench, PreparedCase
+    from .bench import Bench
     from .controls import Controls
     from .failures import CaseFailed
+    from .prepared import PreparedCase
 
 __all__ = ["Bench", "CaseFailed", "Controls", "PreparedCase"]
 
-_HOMES = {"Bench": "bench", "PreparedCase": "bench", "Controls": "controls", "CaseFailed": "failures"}
+_HOMES = {"Bench": "bench", "PreparedCase": "prepared", "Controls": "controls", "CaseFailed": "failures"}
 
 
 def __getattr__(name: str) -> Any:

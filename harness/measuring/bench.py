@@ -18,7 +18,6 @@ from harness.model import (
     BackendReport,
     Case,
     Environment,
-    InfrastructureError,
     Measurement,
     MeasureOptions,
     Scalar,
@@ -29,12 +28,15 @@ from harness.model import (
 from . import gate, memory
 from .backends import Backends, Implementation, oracle
 from .controls import Controls, controls
+from .devices import clock_for, device_of
 from .environment import environment
 from .failures import CaseFailed, available_memory, guarded, memory_ceiling, release
 from .operations import operation_of
+from .others import check_others
 from .params import ParamError, dtype_name
+from .prepared import PreparedCase
 from .timing.adaptive import StopRule
-from .timing.clock import PREEMPTED, Account, Clock, Samples, collect, no_collector
+from .timing.clock import Account, Clock, Samples, collect
 
 #: Default half-width of the median's interval at which sampling stops, per kind of device.
 REL_WIDTH = {"cpu": 0.05, "cuda": 0.01}
@@ -65,42 +67,6 @@ class _Running:
     stop_reason: str = ""
 
 
-class PreparedCase:
-    """A case that has passed the gate, ready to be sampled. Holds its inputs until :meth:`release`."""
-
-    def __init__(self, case: Case, call: Callable[[], Any], clock: Clock) -> None:
-        self.case = case
-        self._call: Callable[[], Any] | None = call
-        self._clock = clock
-
-    def sample(self, n: int) -> list[float]:
-        """``n`` cold samples in seconds, preempted ones only where ten times as many tries gave no others.
-
-        Raises :class:`CaseFailed` when the kernel raises, or when the clock discards that many.
-        """
-        if self._call is None:
-            raise CaseFailed(Status.INVALID, "sampled after its release")
-        kept: list[float] = []
-        spare: list[float] = []
-        account = Account()
-        with guarded("sampling"), no_collector():
-            for _ in range(10 * n):
-                seconds, why = self._clock.sample(self._call, account, cold=True)
-                if not why:
-                    kept.append(seconds)
-                elif why == PREEMPTED:
-                    spare.append(seconds)
-                if len(kept) == n:
-                    return kept
-        if len(kept) + len(spare) >= n:
-            return kept + spare[: n - len(kept)]
-        raise CaseFailed(Status.INVALID, f"only {len(kept)} of {10 * n} samples could count: {why}")
-
-    def release(self) -> None:
-        """Lets go of inputs and graph. Harmless when repeated."""
-        self._call = None
-
-
 class Bench:
     """Measures cases on one device. Use it from the main thread: other threads have other heaps.
 
@@ -109,10 +75,10 @@ class Bench:
     """
 
     def __init__(self, device: str = "cpu", *, limit_memory: bool = True, clock: Clock | None = None) -> None:
-        self._device = torch.device(device)
+        self._device = device_of(device)
         self._name = device
         self._limit_memory = limit_memory
-        self._clock = clock if clock is not None else _clock_for(self._device)
+        self._clock = clock if clock is not None else clock_for(self._device)
         free = available_memory() or 0
         self._problems = gate.Problems(device, min(_KEPT_BYTES, int(free * _KEPT_SHARE)))
         self._backends = Backends(device)
@@ -145,6 +111,7 @@ class Bench:
         """
         started_at, start = time.time(), time.perf_counter()
         run = _Running(case, options)
+        run.telemetry["threads"] = torch.get_num_threads()
         status, detail = Status.OK, ""
         try:
             with self._ceiling(), guarded("measuring"):
@@ -180,9 +147,11 @@ class Bench:
         run = _Running(case, options)
         try:
             with self._ceiling(), guarded("preparing"):
-                call, _ = self._gated(run)
-                prepared = PreparedCase(case, call, self._clock)
+                call, problem = self._gated(run)
+                check = (lambda result: self._right(run, result, problem)) if options.check else None
+                prepared = PreparedCase(case, call, self._clock, check)
                 prepared.sample(2)
+                self._remembers_nothing(run, call, problem)
                 return prepared
         except CaseFailed as failed:
             self._after_failure(run, failed.status)
@@ -209,6 +178,8 @@ class Bench:
                 self._keep(run, "latency_hot_s", hot)
                 run.telemetry["hot_stop_reason"] = hot.stop_reason
         self._unchanged(problem)
+        self._right(run, self._clock.take(), problem)
+        self._remembers_nothing(run, call, problem)
         if "latency_s" not in run.metrics:
             raise CaseFailed(Status.INVALID, f"every sample was discarded: {run.discarded}")
         self._rates(run)
@@ -241,13 +212,32 @@ class Bench:
             self._called.add(case.key)
             run.metrics["first_call_s"] = Value(seconds)
         if options.check:
-            results = list(result) if problem.backward and isinstance(result, tuple) else [result]
             with guarded("comparing with the oracle"):
-                run.metrics["max_abs_error"] = Value(gate.check(results, problem.expected, dtype))
-            del results
+                worst = gate.check(gate.as_list(result, problem), problem.expected, dtype)
+                run.metrics["max_abs_error"] = Value(worst)
         del result
         self._unchanged(problem)
         return call, problem
+
+    def _right(self, run: _Running, result: object, problem: gate.Problem) -> None:
+        """Whether what was timed still gives what the first call gave."""
+        if not run.options.check or result is None:
+            return
+        dtype = getattr(torch, dtype_name(run.case.workload.params))
+        try:
+            with guarded("comparing with the oracle"):
+                gate.check(gate.as_list(result, problem), problem.expected, dtype)
+        except CaseFailed as failed:
+            raise CaseFailed(failed.status, f"the last timed call, unlike the first: {failed.detail}") from None
+
+    def _remembers_nothing(self, run: _Running, call: Callable[[], Any], problem: gate.Problem) -> None:
+        """Whether other values in the same buffers give another result."""
+        if not run.options.check:
+            return
+        dtype = getattr(torch, dtype_name(run.case.workload.params))
+        with guarded("a call with other values in the same buffers"):
+            check_others(lambda: self._clock.once(call, run.account)[0], problem, dtype)
+        self._unchanged(problem)
 
     def _call(self, found: Implementation, problem: gate.Problem, account: Account) -> Callable[[], Any]:
         inputs, function = problem.inputs, found.function
@@ -351,7 +341,7 @@ class Bench:
 
     def _telemetry(self) -> dict[str, Scalar]:
         found = self._clock.telemetry()
-        return found | {"threads": torch.get_num_threads(), "flush_bytes": self._clock.flush_bytes}
+        return found | {"threads_after": torch.get_num_threads(), "flush_bytes": self._clock.flush_bytes}
 
     def _rule(self, options: MeasureOptions) -> StopRule:
         width = REL_WIDTH[self._device.type] if options.rel_width is None else options.rel_width
@@ -360,18 +350,3 @@ class Bench:
 
     def _ceiling(self) -> contextlib.AbstractContextManager[None]:
         return memory_ceiling() if self._limit_memory else contextlib.nullcontext()
-
-
-def _clock_for(device: torch.device) -> Clock:
-    if device.type == "cpu":
-        from .timing.cpu import CpuClock, steady_allocator
-
-        steady_allocator()
-        return CpuClock()
-    if device.type == "cuda":
-        if not torch.cuda.is_available():
-            raise InfrastructureError(f"device {device}: torch {torch.__version__} sees no CUDA device")
-        from .timing.cuda import CudaClock
-
-        return CudaClock(str(device))
-    raise InfrastructureError(f"device {device}: only cpu and cuda can be timed")

@@ -38,5 +38,6 @@ def controls(clock: Clock, device: torch.device, options: MeasureOptions, rule: 
             "control_gemm_s": collect(clock, lambda: torch.mm(a, b, out=product), rule, account, cold=True),
             "control_copy_s": collect(clock, lambda: target.copy_(source), rule, account, cold=True),
         }
+    clock.take()
     kept = {name: s for name, s in taken.items() if s.values}
     return Controls({n: s.value() for n, s in kept.items()}, {n: s.values for n, s in kept.items()})

@@ -137,7 +137,8 @@ def memory_ceiling(share: float = MEMORY_SHARE) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+        with contextlib.suppress(ValueError, OSError):  # a kernel has lowered the hard limit
+            resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def _data_bytes() -> int | None:

@@ -1,4 +1,4 @@
-"""The correctness gate: nothing is timed before its results are right.
+"""The correctness gate: nothing is timed before its results are right, and no timing is kept whose last result is not.
 
 Rule: max|out - ref| <= 2 max|low - ref| + atol, where ``ref`` is the oracle in float64 and ``low`` the oracle
 computed in the case's dtype, so that the allowance follows dtype, shape and values.
@@ -49,6 +49,7 @@ class Problem:
     fingerprint: tuple[tuple[int, ...], ...]
     grad_out: torch.Tensor | None = None
     expected: list[Expected] = field(default_factory=list)
+    others: list[Expected] = field(default_factory=list)
 
     def unchanged(self) -> bool:
         """Whether the inputs still are what was made."""
@@ -57,7 +58,7 @@ class Problem:
     @property
     def nbytes(self) -> int:
         """Memory that keeping this costs."""
-        kept = [e.values for e in self.expected] + ([] if self.grad_out is None else [self.grad_out])
+        kept = [e.values for e in (*self.expected, *self.others)] + ([] if self.grad_out is None else [self.grad_out])
         return self.inputs.bytes + sum(t.numel() * t.element_size() for t in kept)
 
 
@@ -91,8 +92,12 @@ class Problems:
             with account.spend("inputs_s"):
                 problem = _problem(workload, seed, self._device)
         if oracle is not None and not problem.expected:
+            from .others import other_expected
+
             with account.spend("oracle_s"):
-                problem.expected = reference(problem, workload.params, oracle)
+                expected = reference(problem, workload.params, oracle)
+                problem.others = other_expected(problem, workload, oracle)
+                problem.expected = expected
         self._kept[key] = problem
         while len(self._kept) > 1 and sum(p.nbytes for p in self._kept.values()) > self._budget:
             self._kept.popitem(last=False)
@@ -164,6 +169,11 @@ def poison_free_memory(like: Sequence[Expected], dtype: torch.dtype) -> None:
     for expected in like:
         nan = torch.full(expected.values.shape, torch.nan, dtype=dtype, device=expected.values.device)
         blocks += [nan, *(nan.clone() for _ in range(_POISONED_BLOCKS - 1))]
+
+
+def as_list(result: Any, problem: Problem) -> list[Any]:
+    """The results of one call, as :func:`check` takes them."""
+    return list(result) if problem.backward and isinstance(result, tuple) else [result]
 
 
 def check(results: Sequence[Any], expected: Sequence[Expected], dtype: torch.dtype) -> float:

@@ -55,7 +55,8 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Operation:
-    """``make`` builds inputs from (params, seed, device); ``spans`` lists the sequences for counting.
+    """``make`` builds inputs from (params, seed, device); ``spans`` lists the sequences for counting; ``head_axes``
+    says which axis of q, k and v counts heads.
 
     Both raise :class:`harness.measuring.params.ParamError` for parameters that cannot be used.
     """
@@ -63,6 +64,7 @@ class Operation:
     name: str
     make: Callable[[Params, int, str], Inputs]
     spans: Callable[[Params], list[Span]]
+    head_axes: tuple[int, int, int] = (1, 1, 1)
 
     def work(self, params: Params) -> Work:
         """Exact work of the pass that ``direction`` names. Counted once per workload: masks are counted bit by
@@ -198,7 +200,7 @@ def _paged(params: Params, seed: int, device: str) -> Inputs:
 _OPERATIONS = (
     Operation("attention", _attention, _attention_spans),
     Operation("varlen_attention", _varlen, _ragged_spans),
-    Operation("paged_attention", _paged, _ragged_spans),
+    Operation("paged_attention", _paged, _ragged_spans, head_axes=(1, 2, 2)),
 )
 
 OPERATIONS: dict[str, Operation] = {o.name: o for o in _OPERATIONS}

@@ -53,6 +53,7 @@ class Incident:
     effect_high: float | None = None
     tested: int = 0
     is_new: bool = True
+    evidence: str = ""
     alternatives: list[str] = field(default_factory=list)
     base_commit: str | None = None
     head_commit: str | None = None

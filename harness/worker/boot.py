@@ -1,9 +1,9 @@
 """First code of a worker's process: run as a script, before anything of ours can be imported.
 
-It forks. The parent stays small and supervises: it records how the worker ended, which nobody else could tell
-since the client that started the worker may be gone, and kills whatever the worker leaves behind. The child
-becomes a session of its own, pins where ``harness``, ``kernels`` and backends of others are imported from, so that
-nothing beside them on disk is visible by accident, and serves.
+It forks. The parent stays small and supervises: it keeps the log, whose size it bounds, it records how the worker
+ended, which nobody else could tell since the client that started the worker may be gone, and it kills whatever the
+worker leaves behind. The child becomes a session of its own, pins where ``harness``, ``kernels`` and backends of others
+are imported from, so that nothing beside them on disk is visible by accident, and serves.
 
 Standard library only; no import of ours above the pins.
 """
@@ -18,6 +18,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -25,6 +26,10 @@ from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+
+#: Bytes of log kept, and once more as many in ``.log.old``; a backend may print without end.
+MAX_LOG = 4 * 1024 * 1024
+_LAST_WORDS_S = 2.0
 
 
 class FreshLoader(machinery.SourceFileLoader):
@@ -77,50 +82,87 @@ class PinnedFinder:
 def main() -> None:
     """Fork into supervisor and worker. The payload is JSON in the first argument."""
     payload = json.loads(sys.argv[1])
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    adopt_orphans()
     supervisor = os.getpid()
+    said, says = os.pipe()
     worker = os.fork()
     if worker:
         os.close(payload["ready_fd"])
-        _supervise(worker, Path(payload["exit_folder"]), payload["key"])
+        os.close(says)
+        folder, key = Path(payload["exit_folder"]), payload["key"]
+        keeper = threading.Thread(target=_keep_log, args=(said, folder / f"{key}.log"), daemon=True)
+        keeper.start()
+        _supervise(worker, folder, key, keeper)
         return
     os.setsid()
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != supervisor:
-        os._exit(1)
+    die_with_parent(supervisor)
+    os.close(said)
+    for standard in (1, 2):
+        os.dup2(says, standard)
+    os.close(says)
     os.chdir(payload["exit_folder"])
     sys.argv = ["attnwatch-worker"]
     finder: Any = PinnedFinder(payload["pinned"])
     sys.meta_path.insert(0, finder)
-    from harness.worker.server import main as serve
+    from harness.worker.entry import main as serve
 
     serve(payload)
 
 
-def _supervise(worker: int, folder: Path, key: str) -> None:
-    """Wait for the worker, clean up behind it, record its end as ``KEY.PID.exit``."""
+def _keep_log(source: int, path: Path) -> None:
+    """Append what the worker prints to its log, the last ``MAX_LOG`` to twice that many bytes of it."""
+    log, size = _open_log(path)
+    while data := os.read(source, 1 << 16):
+        if size + len(data) > MAX_LOG:
+            os.close(log)
+            with contextlib.suppress(OSError):
+                path.replace(path.with_suffix(".log.old"))
+            log, size = _open_log(path)
+        with contextlib.suppress(OSError):  # a full disk costs the log, not the worker
+            size += os.write(log, data)
+
+
+def _open_log(path: Path) -> tuple[int, int]:
+    try:
+        log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), 0
+    return log, os.fstat(log).st_size
+
+
+def _supervise(worker: int, folder: Path, key: str, keeper: threading.Thread) -> None:
+    """Wait for the worker, clean up behind it, record its end as ``KEY.PID.exit``.
+
+    A worker that ends on purpose has written that record itself: one without it and with exit code 0 was ended by
+    a backend.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(worker, signal.SIGKILL))
     while True:
         pid, status = os.wait()  # reaps orphans of the worker's session too
         if pid == worker:
             break
-    _kill_left(worker)
+    kill_left(worker)
+    keeper.join(_LAST_WORDS_S)
     code = os.waitstatus_to_exitcode(status)
-    if code == 0:
+    if code == 0 and (folder / f"{key}.{worker}.exit").exists():
         return
-    record = {"pid": worker, "signal": -code} if code < 0 else {"pid": worker, "code": code}
-    temporary = folder / f"{key}.{worker}.exit.tmp"
+    record_end(folder, key, worker, {"signal": -code} if code < 0 else {"code": code})
+
+
+def record_end(folder: Path, key: str, pid: int, how: dict[str, object]) -> None:
+    """Write ``KEY.PID.exit``, whole or not at all."""
+    temporary = folder / f"{key}.{pid}.exit.tmp"
     with contextlib.suppress(OSError):
-        temporary.write_text(json.dumps(record))
-        temporary.rename(folder / f"{key}.{worker}.exit")
+        temporary.write_text(json.dumps({"pid": pid, **how}))
+        temporary.rename(folder / f"{key}.{pid}.exit")
 
 
-def _kill_left(worker: int) -> None:
-    """Kill the worker's process group, then all that was orphaned to us, again and again until none is left."""
+def kill_left(group: int) -> None:
+    """Kill a process group, then all children and what was orphaned to us, again and again until none is left."""
     for _ in range(1000):
         with contextlib.suppress(OSError):
-            os.killpg(worker, signal.SIGKILL)
+            os.killpg(group, signal.SIGKILL)
         children = _children()
         if not children:
             return
@@ -131,6 +173,18 @@ def _kill_left(worker: int) -> None:
             os.wait()
 
 
+def adopt_orphans() -> None:
+    """Become the parent of whatever descendants lose theirs, so that :func:`kill_left` finds them."""
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(parent: int) -> None:
+    """Bind this process, just forked by the main thread of ``parent``, to that one's life."""
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def _children() -> list[int]:
     try:
         return [int(p) for p in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
@@ -138,7 +192,8 @@ def _children() -> list[int]:
         return []
 
 
-def _prctl(option: int, value: int) -> None:
+def prctl(option: int, value: int) -> None:
+    """The system call of that name, where there is one."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

@@ -15,7 +15,6 @@ from harness.model import (
     Case,
     Environment,
     InfrastructureError,
-    InputError,
     Measurement,
     MeasureOptions,
     Status,
@@ -24,11 +23,10 @@ from harness.model import (
 from harness.model.serde import from_plain, to_plain
 
 from .identity import Identity, WorkerSpec, identify
-from .launch import how_it_ended, kill_session, open_channel
-from .protocol import CaseError, Disconnected, Message, clean_text
+from .launch import how_it_ended, kill_session
+from .link import Died, Link, NotBegun, TimedOut
+from .protocol import CaseError, Message
 
-# How long other clients' cases may keep the worker or the device busy before ours begins.
-_QUEUE_S = 3600.0
 _UNTIMED_S = 300.0
 _CONTROLS_S = 300.0
 _TRIES = 3
@@ -38,119 +36,9 @@ _TRIES = 3
 class _Prepared:
     """A case prepared in a worker: where, under which number there, and how long a request may take."""
 
-    link: _Link
+    link: Link
     number: int
     timeout_s: float
-
-
-class _NotBegun(Exception):
-    """The worker went away, or is out of date, before it began: ask another one.
-
-    ``offset`` is where its log stood, for telling why when no other one does better.
-    """
-
-    def __init__(self, offset: int = 0) -> None:
-        super().__init__()
-        self.offset = offset
-
-
-class _Died(Exception):
-    """The worker died while it worked on the request."""
-
-
-class _TimedOut(Exception):
-    """The request took longer than its limit, so the worker was killed."""
-
-
-class _Link:
-    """One connection to one worker."""
-
-    def __init__(self, identity: Identity, key: str, timeout_s: float) -> None:
-        self.channel, self.files = open_channel(identity, key, timeout_s)
-        self._numbers = itertools.count(1)
-        self.pid = 0
-        self.end_known = False
-        try:
-            self.pid = self._hello(timeout_s)
-        except BaseException:
-            self.channel.close()
-            raise
-
-    def _hello(self, timeout_s: float) -> int:
-        try:
-            self.channel.send({"id": 0, "op": "hello"})
-            answer = self.channel.receive(time.monotonic() + timeout_s)
-        except Disconnected:
-            raise _NotBegun from None
-        except TimeoutError:
-            raise InfrastructureError(
-                f"the worker at {self.files.socket} has not answered for {timeout_s:g} s: busy or stuck; "
-                f"see {self.files.log}"
-            ) from None
-        return int(answer["result"]["pid"])
-
-    def request(self, op: str, body: Message, limit_s: float, *, timed: bool) -> Any:
-        """Result of one request. A timed one runs at most ``limit_s`` from the moment the worker begins it."""
-        number = next(self._numbers)
-        offset = self.files.log_size()
-        begun = False
-        deadline = time.monotonic() + (_QUEUE_S if timed else limit_s)
-        try:
-            self.channel.send({"id": number, "op": op, "limit_s": limit_s, **body})
-            while True:
-                answer = self.channel.receive(deadline)
-                if answer.get("id") != number:
-                    continue
-                if answer.get("event") != "started":
-                    return self._result(answer)
-                begun, deadline = True, time.monotonic() + limit_s
-        except Disconnected:
-            if not self.files.exit(self.pid).exists():
-                kill_session(self.pid)  # it may live on with its descriptors closed by a backend
-            if not begun:
-                raise _NotBegun(offset) from None
-            raise _Died(self.explain(offset)) from None
-        except TimeoutError:
-            if timed and not begun:
-                raise InfrastructureError(
-                    f"the device was busy for {_QUEUE_S:g} s with other work; see {self.files.log}"
-                ) from None
-            kill_session(self.pid)
-            raise _TimedOut(f"took longer than the limit of {limit_s:g} s and was killed") from None
-        except (KeyboardInterrupt, SystemExit):
-            if begun:
-                kill_session(self.pid)
-            raise
-
-    def _result(self, answer: Message) -> Any:
-        error = answer.get("error")
-        if error is None:
-            return answer.get("result")
-        message = str(error.get("message"))
-        match error.get("kind"):
-            case "case":
-                raise CaseError(Status(error["status"]), message)
-            case "stale":
-                raise _NotBegun
-            case "input":
-                raise InputError(message)
-        raise InfrastructureError(message)
-
-    def explain(self, offset: int) -> str:
-        """How the worker ended and what its log says from byte ``offset`` on."""
-        text = f"the worker was {how_it_ended(self.files, self.pid)}"
-        self.end_known = True
-        text = text.replace("was exited", "exited").replace("was ended", "ended")
-        tail = self.files.tail(offset)
-        return clean_text(f"{text}\n{tail}" if tail else text)
-
-    def await_end(self, limit_s: float) -> None:
-        """Return when the worker has gone, or after ``limit_s``."""
-        with contextlib.suppress(Disconnected, TimeoutError):
-            self.channel.receive(time.monotonic() + limit_s)
-
-    def close(self) -> None:
-        self.channel.close()
 
 
 class WorkerClient:
@@ -163,7 +51,7 @@ class WorkerClient:
     def __init__(self, spec: WorkerSpec, *, start_timeout_s: float = 120.0) -> None:
         self.spec = spec
         self._start_timeout_s = start_timeout_s
-        self._link: _Link | None = None
+        self._link: Link | None = None
         self._measured: tuple[str, str] | None = None
         self._prepared: dict[int, _Prepared] = {}
         self._numbers = itertools.count(1)
@@ -195,7 +83,7 @@ class WorkerClient:
         started, clock = time.time(), time.perf_counter()
         try:
             plain = self._ask("measure", body, options.timeout_s, timed=True, alone=self.spec.isolate)
-        except (_Died, _TimedOut, CaseError) as error:
+        except (Died, TimedOut, CaseError) as error:
             status, detail = _case_error(error)
             return Measurement(case, status, started, time.perf_counter() - clock, detail)
         wall = time.perf_counter() - clock
@@ -211,22 +99,22 @@ class WorkerClient:
         body = {"case": to_plain(case), "options": to_plain(options)}
         try:
             link, number = self._prepare_alone(body, options) if self.spec.isolate else self._prepare(body, options)
-        except (_Died, _TimedOut) as error:
+        except (Died, TimedOut) as error:
             raise CaseError(*_case_error(error)) from None
         handle = next(self._numbers)
         self._prepared[handle] = _Prepared(link, number, options.timeout_s)
         return handle
 
-    def _prepare(self, body: Message, options: MeasureOptions) -> tuple[_Link, int]:
+    def _prepare(self, body: Message, options: MeasureOptions) -> tuple[Link, int]:
         number = self._ask("prepare", body, options.timeout_s, timed=True)
         assert self._link is not None
         return self._link, int(number)
 
-    def _prepare_alone(self, body: Message, options: MeasureOptions) -> tuple[_Link, int]:
+    def _prepare_alone(self, body: Message, options: MeasureOptions) -> tuple[Link, int]:
         link = self._fresh()
         try:
             return link, int(link.request("prepare", body, options.timeout_s, timed=True))
-        except _NotBegun:
+        except NotBegun:
             _discard(link)
             raise InfrastructureError("the worker ended before it began to prepare the case") from None
         except BaseException:
@@ -240,12 +128,16 @@ class WorkerClient:
         try:
             body = {"handle": held.number, "n": n}
             return [float(s) for s in link.request("sample", body, held.timeout_s, timed=True)]
-        except _NotBegun:
+        except CaseError:
+            if link.leaving:
+                self._lose(link)
+            raise
+        except NotBegun:
             self._lose(link)
             raise CaseError(
                 Status.CRASHED, "the worker that held the prepared case is gone; prepare it again"
             ) from None
-        except (_Died, _TimedOut) as error:
+        except (Died, TimedOut) as error:
             self._lose(link)
             raise CaseError(*_case_error(error)) from None
         except (KeyboardInterrupt, SystemExit):
@@ -262,7 +154,7 @@ class WorkerClient:
             return
         try:
             link.request("release", {"handle": held.number}, _UNTIMED_S, timed=False)
-        except (_NotBegun, _Died, _TimedOut, CaseError):
+        except (NotBegun, Died, TimedOut, CaseError):
             self._lose(link)
 
     def controls(self, options: MeasureOptions | None = None) -> dict[str, Value]:
@@ -285,7 +177,7 @@ class WorkerClient:
         """End the worker too."""
         link = self._link
         if link is not None:
-            with contextlib.suppress(_NotBegun, _Died, _TimedOut):
+            with contextlib.suppress(NotBegun, Died, TimedOut):
                 link.request("shutdown", {}, 10.0, timed=False)
                 link.await_end(10.0)
         self.close()
@@ -305,13 +197,16 @@ class WorkerClient:
             link = None
             try:
                 link = self._fresh() if alone else self._reach()
-                return link.request(op, body, limit_s, timed=timed)
-            except _NotBegun as gone:
+                result = link.request(op, body, limit_s, timed=timed)
+                if link.leaving and op != "prepare":
+                    self._forget()
+                return result
+            except NotBegun as gone:
                 if link is not None and attempt == _TRIES - 1:
                     why = link.explain(gone.offset)
                 self._forget()
-            except (_Died, _TimedOut, CaseError) as error:
-                if not isinstance(error, CaseError):
+            except (Died, TimedOut, CaseError) as error:
+                if not isinstance(error, CaseError) or (link is not None and link.leaving):
                     self._forget()
                 if op not in ("measure", "prepare"):  # nothing of a case's
                     raise InfrastructureError(f"{op}: {error}") from None
@@ -324,14 +219,14 @@ class WorkerClient:
                     _discard(link)
         raise InfrastructureError(f"{op}: {_TRIES} workers in a row went away; of the last: {why}")
 
-    def _reach(self) -> _Link:
+    def _reach(self) -> Link:
         if self._link is None:
             for attempt in range(_TRIES):
                 identity = self._identify()
                 try:
-                    self._link = _Link(identity, identity.key, self._start_timeout_s)
+                    self._link = Link(identity, identity.key, self._start_timeout_s)
                     break
-                except _NotBegun:  # it was just leaving
+                except NotBegun:  # it was just leaving
                     if attempt == _TRIES - 1:
                         raise InfrastructureError("workers end as soon as they are asked") from None
         assert self._link is not None
@@ -348,9 +243,9 @@ class WorkerClient:
         self._measured = measured
         return identity
 
-    def _fresh(self) -> _Link:
+    def _fresh(self) -> Link:
         identity = self._identify()
-        return _Link(identity, f"{identity.key}-{secrets.token_hex(4)}", self._start_timeout_s)
+        return Link(identity, f"{identity.key}-{secrets.token_hex(4)}", self._start_timeout_s)
 
     def _held(self, handle: int) -> _Prepared:
         try:
@@ -358,7 +253,7 @@ class WorkerClient:
         except KeyError:
             raise CaseError(Status.CRASHED, "the case is not prepared any more; prepare it again") from None
 
-    def _lose(self, link: _Link) -> None:
+    def _lose(self, link: Link) -> None:
         """Forget a link, with all that was prepared on it."""
         self._prepared = {k: v for k, v in self._prepared.items() if v.link is not link}
         if link is self._link:
@@ -376,10 +271,10 @@ class WorkerClient:
 def _case_error(error: Exception) -> tuple[Status, str]:
     if isinstance(error, CaseError):
         return error.status, error.detail
-    return (Status.TIMED_OUT if isinstance(error, _TimedOut) else Status.CRASHED), str(error)
+    return (Status.TIMED_OUT if isinstance(error, TimedOut) else Status.CRASHED), str(error)
 
 
-def _discard(link: _Link) -> None:
+def _discard(link: Link) -> None:
     """End a worker that serves nobody else."""
     link.close()
     if link.pid:

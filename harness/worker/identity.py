@@ -31,7 +31,7 @@ BENCH_VARIABLE = "ATTNWATCH_BENCH"
 # What the worker runs; the CLI, detection and reports are no part of the ruler.
 _RULER_PARTS = ("model", "worker", "measuring", "hashing.py", "locks.py", "runtime.py")
 # Variables by prefix that change what numeric libraries do. Spelled widely: a needless worker costs seconds.
-_RELEVANT = (
+RELEVANT_VARIABLES = (
     "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "ATEN_", "TORCH", "PYTORCH_", "TRITON_", "CUDA", "CUBLAS",
     "CUDNN", "NVIDIA_", "NCCL_", "XFORMERS_", "FLASH", "FA_", "INDUCTOR_", "DNNL_", "ONEDNN_", "LD_", "MALLOC_",
     "GLIBC_", "PYTHON", "ATTNWATCH_BENCH",
@@ -90,7 +90,7 @@ def identify(spec: WorkerSpec) -> Identity:
         sorted(spec.variables),
         ruler_hash(),
         _distributions(spec.python),
-        {k: v for k, v in environment.items() if k.startswith(_RELEVANT)},
+        {k: v for k, v in environment.items() if k.startswith(RELEVANT_VARIABLES)},
         sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [],
     )[:16]
     return Identity(spec, key, str(path), digest, pinned, environment)

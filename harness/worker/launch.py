@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.locks import file_lock
-from harness.model import InfrastructureError
+from harness.model import InfrastructureError, InputError
 from harness.runtime import runtime_dir
 
 from .identity import BENCH_VARIABLE, BOOT, Identity, describe
@@ -22,7 +22,6 @@ from .protocol import Channel, socket_address
 
 _TAIL_LINES = 15
 _TAIL_CHARS = 2000
-_MAX_LOG = 4 * 1024 * 1024
 _KEEP_S = 7 * 24 * 3600.0
 # Records of deaths that nobody asked for, such as kills at a limit.
 _KEEP_EXIT_S = 60.0
@@ -97,6 +96,21 @@ def open_channel(identity: Identity, key: str, timeout_s: float) -> tuple[Channe
     return channel, files
 
 
+def process_lives(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] not in "ZX"
+    except (OSError, IndexError):
+        pass
+    if Path("/proc/self/stat").exists():
+        return False
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
 def kill_session(pid: int) -> None:
     """SIGKILL a worker, its process group and what else is in its session; returns when the worker is gone."""
     with contextlib.suppress(OSError):
@@ -112,7 +126,7 @@ def kill_session(pid: int) -> None:
 
 
 def how_it_ended(files: Files, pid: int) -> str:
-    """Words for the end of worker ``pid``, from its supervisor's record."""
+    """Words for the end of worker ``pid``, from its own or its supervisor's record."""
     path = files.exit(pid)
     deadline = time.monotonic() + _EXIT_RECORD_S
     while True:
@@ -125,6 +139,8 @@ def how_it_ended(files: Files, pid: int) -> str:
             time.sleep(0.005)
     with contextlib.suppress(OSError):
         path.unlink()
+    if (reason := record.get("reason")) is not None:
+        return f"ended: {reason}"
     if (number := record.get("signal")) is None:
         return f"exited by itself with code {record.get('code')}"
     return _SIGNALS.get(number) or f"killed by {_signal_name(number)}"
@@ -201,12 +217,20 @@ def _start(identity: Identity, files: Files, timeout_s: float) -> None:
         raise
     finally:
         os.close(read_fd)
-    if "pid" not in answer:
-        if answer.get("late"):
-            process.kill()
-        reason = answer.get("error") or (f"not ready after {timeout_s:g} s" if answer else "it ended")
-        tail = files.tail(offset)
-        raise InfrastructureError(f"the worker did not start: {reason}; log {files.log}:\n{tail}")
+    if "pid" in answer:
+        return
+    if answer.get("kind") == "input":
+        raise InputError(str(answer["error"]))
+    if said := answer.get("error"):
+        raise InfrastructureError(f"the worker did not start: {said}; more in {files.log}")
+    if answer.get("late"):
+        process.terminate()  # the supervisor kills the worker and writes down its last words
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_EXIT_RECORD_S)
+    if process.poll() is None:
+        process.kill()
+    reason = f"not ready after {timeout_s:g} s" if answer else "it ended"
+    raise InfrastructureError(f"the worker did not start: {reason}; log {files.log}:\n{files.tail(offset)}")
 
 
 def _ready(fd: int, timeout_s: float) -> dict[str, object]:
@@ -224,10 +248,7 @@ def _ready(fd: int, timeout_s: float) -> dict[str, object]:
 
 
 def _tidy(files: Files) -> None:
-    """Bound the log and delete what workers of last week left."""
-    with contextlib.suppress(OSError):
-        if files.log.stat().st_size > _MAX_LOG:
-            files.log.rename(files.log.with_suffix(".log.old"))
+    """Delete what workers of last week left."""
     now = time.time()
     for path in files.folder.iterdir():
         with contextlib.suppress(OSError):

@@ -4,43 +4,37 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import importlib
-import importlib.util
-import json
 import os
 import selectors
-import signal
 import socket
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from harness.locks import device_lock
-from harness.model import (
-    AttnwatchError,
-    Case,
-    InfrastructureError,
-    InputError,
-    Measurement,
-    MeasureOptions,
-    Status,
-)
+from harness.model import AttnwatchError, Case, InputError, Measurement, MeasureOptions, Status
 from harness.model.serde import from_plain, to_plain
 
-from .protocol import Channel, Disconnected, Message, clean_text, socket_address
+from . import log
+from .log import text_of
+from .protocol import CaseError, Channel, Disconnected, Message, clean_text
 from .sources import Sources
+from .state import Change, changes, read_state
 
-IDLE_VARIABLE = "ATTNWATCH_WORKER_IDLE_S"
 _TICK_S = 2.0
+#: Exit code of a worker whose own descriptors a backend has closed.
+_DISPOSSESSED = 4
+#: Longest list of changes in a measurement's telemetry.
+_MAX_CHANGES = 2000
 
 
 @dataclass
 class _Client:
     channel: Channel
+    inode: int
     prepared: dict[int, Any] = field(default_factory=dict)
     timeouts: dict[int, float] = field(default_factory=dict)
 
@@ -58,10 +52,12 @@ class Server:
         self._clients: dict[int, _Client] = {}
         self._handles = 0
         self._last = time.monotonic()
+        self._retire, self._tainted = "", False
+        self.stop_listening: Callable[[], None] = lambda: None
         self._untimed: dict[str, Callable[[_Client, Message], Any]] = {
             "hello": self._hello,
             "environment": lambda _c, _m: to_plain(self.bench.environment()),
-            "reports": lambda _c, _m: [to_plain(r) for r in self.bench.reports()],
+            "reports": self._reports,
             "release": self._release,
         }
         self._timed: dict[str, Callable[[_Client, Message], Any]] = {
@@ -87,6 +83,8 @@ class Server:
             return str(reason)
 
     def _leave_if_due(self) -> None:
+        if reason := self._retirement():
+            raise _Leave(reason)
         if self._clients:
             self._last = time.monotonic()
             return
@@ -98,7 +96,7 @@ class Server:
     def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):
             sock, _ = listener.accept()
-            self._clients[sock.fileno()] = _Client(Channel(sock))
+            self._clients[sock.fileno()] = _Client(Channel(sock), os.fstat(sock.fileno()).st_ino)
             self._selector.register(sock, selectors.EVENT_READ)
 
     def _read(self, client: _Client) -> None:
@@ -108,7 +106,7 @@ class Server:
                 self._answer(client, message)
         except (Disconnected, InputError) as error:
             if isinstance(error, InputError):
-                _log(f"dropped a client: {error}")
+                log.write(f"dropped a client: {error}")
             self._drop(client)
 
     def _drop(self, client: _Client) -> None:
@@ -137,6 +135,7 @@ class Server:
                     with self._started(client, message):
                         reply = {"result": self._timed[op](client, message)}
                     leave = self._context_lost()
+                self._refuse_to_be_dispossessed(client)
             else:
                 reply = {"error": {"kind": "input", "message": f"no operation {op!r}"}}
         except Disconnected:
@@ -144,7 +143,11 @@ class Server:
         except BaseException as error:
             reply = {"error": _error(error)}
             if not isinstance(getattr(error, "status", None), Status):
-                _log(traceback.format_exc())
+                log.write(traceback.format_exc())
+        leave = leave or self._retirement()
+        if leave:
+            self.stop_listening()
+            reply["leaving"] = leave
         client.channel.send({"id": number, **reply})
         if leave:
             raise _Leave(leave)
@@ -156,11 +159,40 @@ class Server:
         with device_lock(self.device, f"timing in worker {self.key}"):
             client.channel.send({"id": message.get("id"), "event": "started"})
             # The client kills at the limit. This one is for clients that died: it needs no thread of Python.
-            faulthandler.dump_traceback_later(limit * 1.5 + 10, exit=True)
+            faulthandler.dump_traceback_later(limit * 1.5 + 10, exit=True, file=log.descriptor())
             try:
                 yield
             finally:
                 faulthandler.cancel_dump_traceback_later()
+
+    @contextlib.contextmanager
+    def _watched(self, found: list[Change]) -> Iterator[None]:
+        """Collect in ``found`` what the block changes of the process, and retire the worker after it where need be."""
+        before = read_state()
+        try:
+            yield
+        finally:
+            found += changes(before, read_state())
+            if lasting := [c.text for c in found if c.retire]:
+                self._retire = f"a backend changed the process: {_joined(lasting)}"
+                self._tainted |= any(c.timing for c in found)
+
+    def _retirement(self) -> str:
+        """Reason to be replaced after this request. Prepared cases are still sampled where timing is untouched."""
+        return self._retire if self._tainted or not any(c.prepared for c in self._clients.values()) else ""
+
+    def _refuse_to_be_dispossessed(self, client: _Client) -> None:
+        """Say what happened where a backend closed our descriptors, while descriptor 2 may still reach the log."""
+        try:
+            same = os.fstat(client.channel.sock.fileno()).st_ino == client.inode
+        except OSError:
+            same = False
+        if not same:
+            text = b"the backend closed descriptors that it had not opened, the worker's connection among them\n"
+            for fd in {log.descriptor(), 2}:
+                with contextlib.suppress(OSError):
+                    os.write(fd, text)
+            os._exit(_DISPOSSESSED)
 
     def _context_lost(self) -> str:
         """Reason to be replaced where a case broke the device's context for all later ones."""
@@ -179,20 +211,23 @@ class Server:
         case = from_plain(Case, message.get("case"))
         options = from_plain(MeasureOptions, message.get("options"))
         started = time.time()
-        _log(f"measure {case.backend} {case.benchmark} {case.workload.label}")
+        log.write(f"measure {case.backend} {case.benchmark} {case.workload.label}")
+        found: list[Change] = []
         try:
-            m: Measurement = self.bench.measure(case, options)
-            return to_plain(replace(m, detail=clean_text(m.detail)))
+            with self._watched(found):
+                m: Measurement = self.bench.measure(case, options)
+            return _plain(m, found)
         except BaseException as error:
-            _log(traceback.format_exc())
-            status = _status(error)
-            return to_plain(Measurement(case, status, started, time.time() - started, clean_text(_text(error))))
+            log.write(traceback.format_exc())
+            failed = Measurement(case, _status(error), started, time.time() - started, text_of(error))
+            return _plain(failed, found)
 
     def _prepare(self, client: _Client, message: Message) -> int:
         case = from_plain(Case, message.get("case"))
         options = from_plain(MeasureOptions, message.get("options"))
-        _log(f"prepare {case.backend} {case.benchmark} {case.workload.label}")
-        prepared = self.bench.prepare(case, options)
+        log.write(f"prepare {case.backend} {case.benchmark} {case.workload.label}")
+        with self._trusted():
+            prepared = self.bench.prepare(case, options)
         self._handles += 1
         client.prepared[self._handles] = prepared
         return self._handles
@@ -203,7 +238,21 @@ class Server:
             raise InputError(f"no prepared case {handle!r} on this connection")
         if not isinstance(n, int) or n < 0:
             raise InputError(f"cannot take {n!r} samples")
-        return [float(s) for s in client.prepared[handle].sample(n)]
+        with self._trusted():
+            return [float(s) for s in client.prepared[handle].sample(n)]
+
+    @contextlib.contextmanager
+    def _trusted(self) -> Iterator[None]:
+        """Refuse what the block gives where it changed something that touches timing."""
+        found: list[Change] = []
+        with self._watched(found):
+            yield
+        if timing := [c.text for c in found if c.timing]:
+            raise CaseError(Status.INVALID, _untrusted(timing))
+
+    def _reports(self, client: _Client, message: Message) -> list[Any]:
+        with self._watched([]):  # asking imports every backend
+            return [to_plain(r) for r in self.bench.reports()]
 
     def _release(self, client: _Client, message: Message) -> None:
         handle = message.get("handle")
@@ -213,79 +262,6 @@ class Server:
     def _controls(self, client: _Client, message: Message) -> Message:
         found = self.bench.controls(from_plain(MeasureOptions, message.get("options")))
         return {name: to_plain(value) for name, value in found.values.items()}
-
-
-def main(payload: dict[str, Any]) -> None:
-    """Load, listen, say so through the descriptor ``ready_fd``, serve, and leave."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    faulthandler.enable()
-    ready = payload["ready_fd"]
-    os.set_inheritable(ready, False)
-    path = Path(payload["socket"])
-    try:
-        server = _load(payload)
-        listener = _listen(path)
-    except BaseException as error:
-        _log(traceback.format_exc())
-        _say(ready, {"error": clean_text(_text(error))})
-        os._exit(3)
-    own = path.stat().st_ino
-    _log(f"ready: {payload['about']}")
-    _say(ready, {"pid": os.getpid()})
-    reason = server.serve(listener)
-    _log(f"ends: {reason}")
-    with contextlib.suppress(OSError):
-        if path.stat().st_ino == own:
-            path.unlink()
-    listener.close()
-    # Backends' threads and exit hooks have no say in whether the worker ends.
-    sys.stdout.flush()
-    os._exit(0)
-
-
-def _load(payload: dict[str, Any]) -> Server:
-    sources = Sources(payload["pinned"], payload["kernels_hash"])
-    kernels = importlib.import_module("kernels")
-    sources.verify(getattr(kernels, "__file__", None))
-    bench = _bench_class(payload.get("bench"))(payload["device"])
-    environment = bench.environment()
-    if environment.kernels_hash != payload["kernels_hash"]:
-        raise InfrastructureError(
-            f"the bench reports kernels {environment.kernels_hash} at {environment.kernels_path}, "
-            f"but {payload['kernels_hash']} was asked for"
-        )
-    idle = float(os.environ.get(IDLE_VARIABLE, "300"))
-    return Server(bench, sources, device=payload["device"], key=payload["key"], idle_s=idle)
-
-
-def _bench_class(text: str | None) -> Any:
-    if not text:
-        return importlib.import_module("harness.measuring").Bench
-    file, _, name = text.rpartition(":")
-    spec = importlib.util.spec_from_file_location("attnwatch_bench", file)
-    if spec is None or spec.loader is None:
-        raise InputError(f"cannot load a bench from {text}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return getattr(module, name)
-
-
-def _listen(path: Path) -> socket.socket:
-    with contextlib.suppress(FileNotFoundError):
-        path.unlink()
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with socket_address(path) as address:
-        listener.bind(address)
-    listener.listen(64)
-    return listener
-
-
-def _say(fd: int, message: Message) -> None:
-    with contextlib.suppress(OSError):
-        os.write(fd, json.dumps(message).encode() + b"\n")
-        os.close(fd)
 
 
 def _status(error: BaseException) -> Status:
@@ -303,29 +279,40 @@ def _error(error: BaseException) -> Message:
     if isinstance(error, AttnwatchError):
         return {"kind": "infrastructure", "message": clean_text(str(error))}
     detail = getattr(error, "detail", None)
-    text = detail if isinstance(detail, str) and detail else _text(error)
+    text = detail if isinstance(detail, str) and detail else text_of(error)
     return {"kind": "case", "status": _status(error).value, "message": clean_text(text)}
 
 
-def _text(error: BaseException) -> str:
-    """``Class: message``; an exception whose own text raises is named all the same."""
-    try:
-        message = str(error)
-    except BaseException:
-        message = "(its text cannot be had)"
-    if isinstance(error, AttnwatchError):
-        return message
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+def _plain(m: Measurement, found: list[Change]) -> Message:
+    """The measurement as it travels, with what its backend changed."""
+    m = _marked(m, found)
+    return to_plain(replace(m, detail=clean_text(m.detail)))
+
+
+def _marked(m: Measurement, found: list[Change]) -> Measurement:
+    """Timing that a change touches is taken out."""
+    if not found:
+        return m
+    m = replace(m, telemetry={**m.telemetry, "changed_state": _joined([c.text for c in found])})
+    timing = [c.text for c in found if c.timing]
+    if not timing:
+        return m
+    if m.status is not Status.OK:
+        return replace(m, detail=f"{m.detail}; besides, {_untrusted(timing)}")
+    kept = {n: v for n, v in m.metrics.items() if n in ("input_bytes", "first_call_s")}
+    return replace(m, status=Status.INVALID, detail=_untrusted(timing), metrics=kept, samples={}, warmup={})
+
+
+def _untrusted(changed: list[str]) -> str:
+    return f"the backend changed the process, so its timing cannot be compared: {_joined(changed)}"
+
+
+def _joined(texts: list[str]) -> str:
+    return clean_text("; ".join(texts), _MAX_CHANGES)
 
 
 def _quietly(call: Callable[[], object]) -> None:
     try:
         call()
     except BaseException:
-        _log(traceback.format_exc())
-
-
-def _log(text: str) -> None:
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {clean_text(text)}\n")
-        sys.stderr.flush()
+        log.write(traceback.format_exc())

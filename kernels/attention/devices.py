@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..backend import Unavailable, device_kind
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def torch_version(device: str) -> str:
@@ -27,19 +22,3 @@ def compute_capability(device: str) -> tuple[int, int]:
 
     torch_version(device)
     return torch.cuda.get_device_capability(device)
-
-
-def refuse(
-    library: str,
-    q: Tensor,
-    k: Tensor,
-    causal: bool,
-    alignment: str,
-    window: int | None,
-    mask: Tensor | None,
-) -> None:
-    """Raise for what FlashAttention-like libraries, which align bottom-right and take no mask, would get wrong."""
-    if mask is not None:
-        raise NotImplementedError(f"{library} takes no mask")
-    if alignment != "bottom_right" and (causal or window is not None) and q.shape[2] != k.shape[2]:
-        raise NotImplementedError(f"{library} aligns bottom-right where q_len != kv_len")

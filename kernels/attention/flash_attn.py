@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..backend import Backend, Capabilities, Support, Unavailable
+from ..backend import Backend, Unavailable
+from . import flash
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,17 +44,10 @@ def attention(
     """Shapes and meaning as in :func:`kernels.attention.attention`; the library wants (B, S, H, D) views."""
     from flash_attn import flash_attn_func
 
-    from .devices import refuse
-
-    refuse("flash-attn", q, k, causal, causal_alignment, window, mask)
+    flash.refuse("flash-attn", q, k, causal, causal_alignment, window, mask)
     out: Tensor = flash_attn_func(
-        q.transpose(1, 2),
-        k.transpose(1, 2),
-        v.transpose(1, 2),
-        softmax_scale=scale,
-        causal=causal,
-        window_size=(-1 if window is None else window - 1, -1),
-        softcap=softcap or 0.0,
+        *flash.heads_last(q, k, v),
+        **flash.rule(scale, causal, window, softcap),
     )
     return out.transpose(1, 2)
 
@@ -83,10 +77,7 @@ def varlen_attention(
         cu_seqlens_k,
         max_seqlen_q,
         max_seqlen_k,
-        softmax_scale=scale,
-        causal=causal,
-        window_size=(-1 if window is None else window - 1, -1),
-        softcap=softcap or 0.0,
+        **flash.rule(scale, causal, window, softcap),
     )
     return out
 
@@ -119,49 +110,23 @@ def paged_attention(
         cu_seqlens_k,
         max_seqlen_q,
         block_table.shape[1] * k_cache.shape[1],
-        softmax_scale=scale,
-        causal=causal,
-        window_size=(-1 if window is None else window - 1, -1),
-        softcap=softcap or 0.0,
+        **flash.rule(scale, causal, window, softcap),
         block_table=block_table,
     )
     return out
 
 
-_DENSE = Support(
-    dtypes=("float16", "bfloat16"),
-    max_head_dim=256,
-    alignments=("bottom_right",),
-    window=True,
-    softcap=True,
-    empty=False,
-)
-_PAGED = Support(
-    dtypes=("float16", "bfloat16"),
-    directions=("fwd",),
-    max_head_dim=256,
-    head_dim_multiple=8,
-    window=True,
-    softcap=True,
-    page_size_multiple=256,
-)
-_RAGGED = Support(dtypes=("float16", "bfloat16"), max_head_dim=256, window=True, softcap=True)
-
 BACKENDS = (
     Backend(
         "flash_attn",
-        {
-            "attention": f"{MODULE}:attention",
-            "varlen_attention": f"{MODULE}:varlen_attention",
-            "paged_attention": f"{MODULE}:paged_attention",
-        },
-        Capabilities({"cuda": _DENSE}),
+        flash.operations(MODULE),
+        flash.support(head_dim_multiple=1, empty=False),
         "FlashAttention-2",
         "pip install flash-attn --no-build-isolation (no wheel: needs nvcc and torch installed first; sm80+)",
         probe=f"{MODULE}:probe",
         limits={
-            "varlen_attention": Capabilities({"cuda": _RAGGED}),
-            "paged_attention": Capabilities({"cuda": _PAGED}),
+            "varlen_attention": flash.support(head_dim_multiple=1),
+            "paged_attention": flash.support(directions=("fwd",), page_size_multiple=256),
         },
     ),
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..backend import Backend, Capabilities, Support, Unavailable
+from ..backend import Backend, Unavailable
+from . import flash
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,19 +44,12 @@ def attention(
     """Shapes and meaning as in :func:`kernels.attention.attention`."""
     from flash_attn_interface import flash_attn_func
 
-    from .devices import refuse
-
-    refuse("FlashAttention-3", q, k, causal, causal_alignment, window, mask)
+    flash.refuse("FlashAttention-3", q, k, causal, causal_alignment, window, mask)
     out = flash_attn_func(
-        q.transpose(1, 2),
-        k.transpose(1, 2),
-        v.transpose(1, 2),
-        softmax_scale=scale,
-        causal=causal,
-        window_size=(-1 if window is None else window - 1, -1),
-        softcap=softcap or 0.0,
+        *flash.heads_last(q, k, v),
+        **flash.rule(scale, causal, window, softcap),
     )
-    return _output(out).transpose(1, 2)
+    return flash.output(out).transpose(1, 2)
 
 
 def varlen_attention(
@@ -83,12 +77,9 @@ def varlen_attention(
         cu_seqlens_k,
         max_seqlen_q,
         max_seqlen_k,
-        softmax_scale=scale,
-        causal=causal,
-        window_size=(-1 if window is None else window - 1, -1),
-        softcap=softcap or 0.0,
+        **flash.rule(scale, causal, window, softcap),
     )
-    return _output(out)
+    return flash.output(out)
 
 
 def paged_attention(
@@ -116,49 +107,22 @@ def paged_attention(
         page_table=block_table,
         cu_seqlens_q=cu_seqlens_q,
         max_seqlen_q=max_seqlen_q,
-        softmax_scale=scale,
-        causal=causal,
-        window_size=(-1 if window is None else window - 1, -1),
-        softcap=softcap or 0.0,
+        **flash.rule(scale, causal, window, softcap),
     )
-    return _output(out)
-
-
-def _output(found: Any) -> Tensor:
-    """Some versions return (out, lse)."""
-    out: Tensor = found[0] if isinstance(found, tuple) else found
-    return out
-
-
-def _support(directions: tuple[str, ...], softcap: bool, empty: bool = True) -> Capabilities:
-    support = Support(
-        dtypes=("float16", "bfloat16"),
-        directions=directions,
-        max_head_dim=256,
-        head_dim_multiple=8,
-        alignments=("bottom_right",),
-        window=True,
-        softcap=softcap,
-        empty=empty,
-    )
-    return Capabilities({"cuda": support})
+    return flash.output(out)
 
 
 BACKENDS = (
     Backend(
         "flash_attn_3",
-        {
-            "attention": f"{MODULE}:attention",
-            "varlen_attention": f"{MODULE}:varlen_attention",
-            "paged_attention": f"{MODULE}:paged_attention",
-        },
-        _support(("fwd", "bwd"), softcap=True, empty=False),
+        flash.operations(MODULE),
+        flash.support(empty=False),
         "FlashAttention-3",
         "build the folder hopper/ of github.com/Dao-AILab/flash-attention (needs nvcc 12.3 and a Hopper GPU)",
         probe=f"{MODULE}:probe",
         limits={
-            "varlen_attention": _support(("fwd", "bwd"), softcap=True),
-            "paged_attention": _support(("fwd",), softcap=True),
+            "varlen_attention": flash.support(),
+            "paged_attention": flash.support(directions=("fwd",)),
         },
     ),
 )

@@ -6,7 +6,8 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
 from typing import TYPE_CHECKING, Any
 
-from ..backend import Backend, Capabilities, Support, Unavailable
+from ..backend import Backend, Unavailable
+from . import flash
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,18 +44,14 @@ def attention(
     """Shapes and meaning as in :func:`kernels.attention.attention`."""
     from flash_attn.cute import flash_attn_func
 
-    from .devices import refuse
-
-    refuse("FlashAttention-4", q, k, causal, causal_alignment, window, mask)
+    flash.refuse("FlashAttention-4", q, k, causal, causal_alignment, window, mask)
     _refuse_head_dim(q)
     out = flash_attn_func(
-        q.transpose(1, 2),
-        k.transpose(1, 2),
-        v.transpose(1, 2),
+        *flash.heads_last(q, k, v),
         softmax_scale=scale,
         **_rule(causal, window, softcap),
     )
-    return _output(out).transpose(1, 2)
+    return flash.output(out).transpose(1, 2)
 
 
 def varlen_attention(
@@ -86,7 +83,7 @@ def varlen_attention(
         softmax_scale=scale,
         **_rule(causal, window, softcap),
     )
-    return _output(out)
+    return flash.output(out)
 
 
 def paged_attention(
@@ -118,7 +115,7 @@ def paged_attention(
         softmax_scale=scale,
         **_rule(causal, window, softcap),
     )
-    return _output(out)
+    return flash.output(out)
 
 
 def _rule(causal: bool, window: int | None, softcap: float | None) -> dict[str, Any]:
@@ -136,42 +133,17 @@ def _refuse_head_dim(q: Tensor) -> None:
         raise NotImplementedError(f"FlashAttention-4 has head_dim {q.shape[-1]} on Hopper only")
 
 
-def _output(found: Any) -> Tensor:
-    """(out, lse) in most versions."""
-    out: Tensor = found[0] if isinstance(found, tuple) else found
-    return out
-
-
-def _support(directions: tuple[str, ...], empty: bool = True, page_size_multiple: int = 1) -> Capabilities:
-    support = Support(
-        dtypes=("float16", "bfloat16"),
-        directions=directions,
-        max_head_dim=256,
-        head_dim_multiple=8,
-        alignments=("bottom_right",),
-        window=True,
-        softcap=True,
-        empty=empty,
-        page_size_multiple=page_size_multiple,
-    )
-    return Capabilities({"cuda": support})
-
-
 BACKENDS = (
     Backend(
         "flash_attn_4",
-        {
-            "attention": f"{MODULE}:attention",
-            "varlen_attention": f"{MODULE}:varlen_attention",
-            "paged_attention": f"{MODULE}:paged_attention",
-        },
-        _support(("fwd", "bwd"), empty=False),
+        flash.operations(MODULE),
+        flash.support(empty=False),
         "FlashAttention-4 (CuTe DSL)",
         'pip install "flash-attn-4>=4.0.0b1" (a prerelease; where it is alone, xformers cannot be imported)',
         probe=f"{MODULE}:probe",
         limits={
-            "varlen_attention": _support(("fwd", "bwd")),
-            "paged_attention": _support(("fwd",), page_size_multiple=128),
+            "varlen_attention": flash.support(),
+            "paged_attention": flash.support(directions=("fwd",), page_size_multiple=128),
         },
     ),
 )

@@ -10,7 +10,8 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..backend import Backend, Capabilities, Problem, Support
+from ..backend import Backend, Problem
+from . import flash
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -119,9 +120,7 @@ def attention(
     """Shapes and meaning as in :func:`kernels.attention.attention`: sequences of one length, copied end to end."""
     import torch
 
-    from .devices import refuse
-
-    refuse("flashinfer", q, k, causal, causal_alignment, window, mask)
+    flash.refuse("flashinfer", q, k, causal, causal_alignment, window, mask)
     batch, heads, q_len, head_dim = q.shape
     kv_len = k.shape[2]
     starts = torch.arange(batch + 1, dtype=torch.int32, device=q.device)
@@ -144,7 +143,7 @@ def attention(
 def _options(q: Tensor, causal: bool, window: int | None, softcap: float | None, scale: float | None) -> dict[str, Any]:
     return {
         "causal": causal,
-        "window_left": -1 if window is None else window - 1,
+        "window_left": flash.left(window),
         "logits_soft_cap": softcap,
         "sm_scale": 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale,
         "q_data_type": q.dtype,
@@ -160,24 +159,8 @@ def _head_dim(problem: Problem) -> str | None:
 BACKENDS = (
     Backend(
         "flashinfer",
-        {
-            "attention": f"{MODULE}:attention",
-            "varlen_attention": f"{MODULE}:varlen_attention",
-            "paged_attention": f"{MODULE}:paged_attention",
-        },
-        Capabilities(
-            {
-                "cuda": Support(
-                    dtypes=("float16", "bfloat16"),
-                    directions=("fwd",),
-                    alignments=("bottom_right",),
-                    window=True,
-                    softcap=True,
-                    empty=False,
-                    also=_head_dim,
-                )
-            }
-        ),
+        flash.operations(MODULE),
+        flash.support(directions=("fwd",), max_head_dim=None, head_dim_multiple=1, empty=False, also=_head_dim),
         "FlashInfer prefill wrappers, planning included",
         "pip install flashinfer-python; it compiles on first use (needs nvcc, ninja)",
         probe=f"{MODULE}:probe",

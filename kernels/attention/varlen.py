@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..backend import Backend, Capabilities, Support, Unavailable
+from .flash import HALF, left
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,7 +53,6 @@ def varlen_attention(
     if softcap is not None:
         raise NotImplementedError("torch varlen has no softcap")
     options: dict[str, Any] = _grouped(q, k.shape[1])
-    left = -1 if window is None else window - 1
     out: Tensor = varlen_attn(  # type: ignore[assignment]
         q,
         k,
@@ -62,7 +62,7 @@ def varlen_attention(
         max_seqlen_q,
         max_seqlen_k,
         scale=scale,
-        window_size=(left, 0 if causal else -1),
+        window_size=(left(window), 0 if causal else -1),
         **options,
     )
     return out
@@ -89,7 +89,6 @@ def paged_attention(
         raise NotImplementedError("torch varlen has no softcap")
     if "block_table" not in _parameters():
         raise NotImplementedError("varlen_attn of this torch has no block_table; torch 2.13 has")
-    left = -1 if window is None else window - 1
     longest = block_table.shape[1] * k_cache.shape[1]
     out: Tensor = varlen_attn(  # type: ignore[assignment]
         q,
@@ -100,7 +99,7 @@ def paged_attention(
         max_seqlen_q,
         longest,
         scale=scale,
-        window_size=(left, 0 if causal else -1),
+        window_size=(left(window), 0 if causal else -1),
         seqused_k=cache_seqlens,
         block_table=block_table,
         **_grouped(q, k_cache.shape[2]),
@@ -113,13 +112,11 @@ def _grouped(q: Tensor, heads_kv: int) -> dict[str, Any]:
     return {"enable_gqa": q.shape[1] != heads_kv} if "enable_gqa" in _parameters() else {}
 
 
-_HALF = ("float16", "bfloat16")
-
 BACKENDS = (
     Backend(
         "varlen",
         {"varlen_attention": f"{MODULE}:varlen_attention", "paged_attention": f"{MODULE}:paged_attention"},
-        Capabilities({"cuda": Support(dtypes=_HALF, max_head_dim=256, head_dim_multiple=8, window=True)}),
+        Capabilities({"cuda": Support(dtypes=HALF, max_head_dim=256, head_dim_multiple=8, window=True)}),
         "PyTorch varlen attention",
         "comes with a CUDA build of torch 2.11 or later; needs a CUDA device",
         probe=f"{MODULE}:probe",
@@ -127,7 +124,7 @@ BACKENDS = (
             "paged_attention": Capabilities(
                 {
                     "cuda": Support(
-                        dtypes=_HALF,
+                        dtypes=HALF,
                         directions=("fwd",),
                         max_head_dim=256,
                         head_dim_multiple=8,

@@ -6,11 +6,7 @@ import torch
 from torch import Tensor
 
 from ..attention import sdpa
-
-
-def gather(cache: Tensor, pages: Tensor, length: int) -> Tensor:
-    """(length, Hkv, D) of the given pages (used ones only), the tail of the last page cut off."""
-    return cache.index_select(0, pages).flatten(0, 1)[:length]
+from .used import gather, sequences
 
 
 def paged_attention(
@@ -29,12 +25,8 @@ def paged_attention(
 ) -> Tensor:
     """Shapes and meaning as in :func:`kernels.paged.paged_attention`."""
     page_size = k_cache.shape[1]
-    starts, sizes = cu_seqlens_q.tolist(), cache_seqlens.tolist()
     out = torch.zeros_like(q)
-    for n, size in enumerate(sizes):
-        begin, end = starts[n], starts[n + 1]
-        if begin == end or size == 0:
-            continue
+    for n, begin, end, size in sequences(cache_seqlens, cu_seqlens_q):
         pages = block_table[n, : -(-size // page_size)].long()
         k, v = gather(k_cache, pages, size), gather(v_cache, pages, size)
         one = sdpa.flash(

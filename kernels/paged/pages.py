@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .used import gather, sequences
+
 #: Keys that are gathered at once (whole pages, at least one), and queries that meet them at once.
 CHUNK = 512
 BLOCK = 128
@@ -45,12 +47,8 @@ def paged_attention(
     """Shapes and meaning as in :func:`kernels.paged.paged_attention`. Lengths are read on the host."""
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
     heads_kv = k_cache.shape[2]
-    starts, sizes = cu_seqlens_q.tolist(), cache_seqlens.tolist()
     out = torch.zeros_like(q)
-    for n, size in enumerate(sizes):
-        begin, end = starts[n], starts[n + 1]
-        if begin == end or size == 0:
-            continue
+    for n, begin, end, size in sequences(cache_seqlens, cu_seqlens_q):
         rows = torch.unflatten((q[begin:end] * scale).transpose(0, 1), 0, (heads_kv, -1))
         one = _sequence(rows, k_cache, v_cache, block_table[n], size, causal, window, softcap)
         out[begin:end] = one.flatten(0, 1).transpose(0, 1)
@@ -81,7 +79,7 @@ def _sequence(
     for page in range(first, -(-size // page_size), step):
         low, high = page * page_size, min(size, (page + step) * page_size)
         pages = table[page : -(-high // page_size)].long()
-        k, v = (c.index_select(0, pages).flatten(0, 1)[: high - low].transpose(0, 1) for c in (k_cache, v_cache))
+        k, v = (gather(c, pages, high - low).transpose(0, 1) for c in (k_cache, v_cache))
         for i in range(0, q_len, BLOCK):
             j = min(i + BLOCK, q_len)
             if causal and low > j - 1 + offset:

@@ -1,1 +1,1 @@
-"""Helpers of ``bench_detection.py``: labelled data, scores, simulated nights, other people's detectors."""
+"""Helpers of the benchmarks: grids, predicates, noise, labelled series, rivals."""

@@ -7,6 +7,7 @@ The data are not part of the project. ``study_folder`` finds them beside the rep
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -92,7 +93,7 @@ def cover(series: Labelled, found: Sequence[int]) -> float:
 
 def _segments(marks: Iterable[int], n: int) -> list[tuple[int, int]]:
     edges = sorted({0, n, *(m for m in marks if 0 < m < n)})
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(itertools.pairwise(edges))
 
 
 def consensus(series: Labelled, margin: int = MARGIN, least: int = 3) -> list[int]:

@@ -101,6 +101,8 @@ class Bench:
     def reports(self) -> list[BackendReport]:
         if os.environ.get("FAKE_REPORTS") == "segfault":
             ctypes.string_at(0)
+        if os.environ.get("FAKE_REPORTS") == "none":
+            return [BackendReport("two", False, "absent")]
         return [BackendReport("one", True, None, "1.0", ("attention",)), BackendReport("two", False, "absent")]
 
 

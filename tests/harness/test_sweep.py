@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +14,10 @@ import harness.sweep
 from harness.bundle import BundleWriter, read_bundle
 from harness.model import (
     Case,
+    Environment,
     InfrastructureError,
     InputError,
+    Machine,
     Measurement,
     MeasureOptions,
     Revision,
@@ -21,7 +25,18 @@ from harness.model import (
     Status,
     Value,
 )
-from harness.sweep import SweepEvent, SweepSummary, failed_once, ordered, resume_state, run_sweep
+from harness.model.serde import from_plain, to_plain
+from harness.sweep import (
+    ResumeState,
+    SweepEvent,
+    SweepSummary,
+    Tried,
+    ordered,
+    resume_state,
+    run_options,
+    run_sweep,
+    same_run,
+)
 from harness.worker import WorkerClient
 
 from .workers import QUICK, case, client, private_runtime
@@ -86,7 +101,7 @@ def test_a_sweep_writes_every_case_with_controls_at_both_ends(
     assert kinds(out) == ["run", "controls", "measurement", "measurement", "controls", "measurement", "measurement",
                           "controls", "measurement", "controls", "end"]  # fmt: skip
     assert summary.counts == {Status.OK: 5} and summary.complete and summary.measured == 5
-    run, done, complete = resume_state(out)
+    run, done, complete, _ = resume_state(out)
     assert run is not None and run.id == "run-1" and len(done) == 5 and complete
 
 
@@ -111,7 +126,7 @@ def test_interruption_keeps_what_was_measured_and_resuming_does_the_rest(worker:
     cases = [case("ok", q_len=i) for i in range(1, 6)]
     first = sweep(InterruptAt(worker, 2, KeyboardInterrupt()), cases, out)  # type: ignore[arg-type]
     assert first.interrupted and not first.complete and (first.measured, first.remaining) == (2, 3)
-    run, done, complete = resume_state(out)
+    run, done, complete, _ = resume_state(out)
     assert run is not None and not complete and done == {c.key for c in cases[:2]}
     second = sweep(worker, cases, out, done=done, write_run=False)
     assert second.complete and second.measured == 3
@@ -140,16 +155,59 @@ def test_a_first_failure_without_its_retry_is_tried_again_as_second_attempt(
     failing = case("wrong")
     sweep(InterruptAt(worker, 1, KeyboardInterrupt()), [failing], out)  # type: ignore[arg-type]
     state = resume_state(out)
-    assert state.done == set() and failed_once(out) == {failing.key}
-    sweep(worker, [failing], out, done=state.done, failed_once=failed_once(out), write_run=False)
+    assert state.done == set() and state.pending == {failing.key: Tried(1, 1, "wrong")}
+    sweep(worker, [failing], out, done=state.done, pending=state.pending, write_run=False)
     assert [m.attempt for m in measurements(out)] == [1, 2]
+    assert resume_state(out).done == {failing.key}
+
+
+def test_what_the_budget_left_out_is_recorded_and_can_be_measured_later(worker: WorkerClient, tmp_path: Path) -> None:
+    out = tmp_path / "b.jsonl"
+    cases = [case("ok", q_len=1), case("wrong", q_len=2)]
+    summary = sweep(worker, cases, out, deadline=0.0, deselect=True)
+    assert (summary.measured, summary.remaining) == (0, 2)
+    left = measurements(out)
+    assert [(m.case.key, m.status, m.attempt) for m in left] == [(c.key, Status.DESELECTED, 1) for c in cases]
+    assert all("next night" in m.detail for m in left)
+    state = resume_state(out)
+    assert state.done == set() and set(state.pending) == {c.key for c in cases} and not state.complete
+    sweep(worker, cases, out, done=state.done, pending=state.pending, write_run=False, deadline=0.0, deselect=True)
+    assert len(measurements(out)) == 2, "left out twice is recorded once"
+    sweep(worker, cases, out, done=state.done, pending=state.pending, write_run=False)
+    later = [(m.status, m.attempt) for m in measurements(out)[2:]]
+    # Being left out is no failure: a case that fails afterwards is tried once more like any other.
+    assert later == [(Status.OK, 2), (Status.WRONG, 2), (Status.WRONG, 3)]
+    assert resume_state(out).done == {c.key for c in cases}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"suite": "nightly"},
+        {"revision": Revision("def")},
+        {"environment": Environment(Machine("cpu", "x"), packages={"torch": "2"})},
+        {"options": run_options(MeasureOptions(seed=7), driver="worker")},
+        {"options": run_options(QUICK, driver="asv")},
+        {"planned": 9},
+    ],
+    ids=lambda o: next(iter(o)),
+)
+def test_only_the_same_run_is_gone_on_with(other: dict[str, Any]) -> None:
+    environment = Environment(Machine("cpu", "x"), packages={"torch": "1"})
+    options = run_options(QUICK, driver="worker")
+    run = Run("a", "smoke", Revision("abc"), environment, 1.0, planned=3, options=options)
+    # Who asks, when, and from which folder the kernels came is no difference.
+    again = replace(run, id="b", started_at=2.0, environment=replace(environment, kernels_path="/elsewhere"))
+    assert same_run(run, again)
+    assert same_run(from_plain(Run, json.loads(json.dumps(to_plain(run)))), again), "also after a bundle kept it"
+    assert not same_run(run, replace(again, **other))
 
 
 def test_resume_state_reads_what_was_cut_off_and_refuses_what_is_no_bundle(
     worker: WorkerClient, tmp_path: Path
 ) -> None:
     out = tmp_path / "b.jsonl"
-    assert resume_state(out) == (None, set(), False)
+    assert resume_state(out) == ResumeState()
     cases = [case("ok", q_len=i) for i in (1, 2)]
     sweep(worker, cases, out)
     lines = out.read_bytes().splitlines(keepends=True)

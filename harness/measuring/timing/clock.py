@@ -57,6 +57,10 @@ class Clock(Protocol):
     def once(self, call: Call, account: Account) -> tuple[object, float]:
         """Result and seconds of one call that need not be precise, host time included, device work done."""
 
+    def take(self) -> object:
+        """Result of the last sample, which is kept, outside the timed window, until the next one begins or it is
+        taken; None where there is none."""
+
     def telemetry(self) -> dict[str, Scalar]:
         """Temperature, clock and the like, as far as they can be read."""
 
@@ -77,9 +81,15 @@ class Samples:
     fell_back: bool = False
 
     def value(self) -> Value:
-        """Median with its 95 % interval (none below 6 samples) and the number of samples."""
+        """Median with its 95 % interval (none below 6 samples) and the number of samples.
+
+        Where only preempted samples were to be had, the interval reaches down to the fastest: the machine's part in
+        the median is not known, and a narrow interval would deny it.
+        """
         ordered = sorted(self.values)
         low, high = median_interval(ordered) or (None, None)
+        if self.fell_back and low is not None:
+            low = ordered[0]
         return Value(median_of(ordered), low, high, len(ordered))
 
 

@@ -84,6 +84,7 @@ class CpuClock:
     def __init__(self, llc_bytes: int | None = None) -> None:
         self.llc_bytes, self.llc_source = (llc_bytes, "given") if llc_bytes else last_level_cache()
         self._buffer: torch.Tensor | None = None
+        self._result: object = None
 
     @property
     def flush_bytes(self) -> int:
@@ -97,6 +98,7 @@ class CpuClock:
 
     def sample(self, call: Call, account: Account, *, cold: bool) -> tuple[float, str]:
         first = perf_counter_ns()
+        self._result = None
         if cold:
             self._flush()
         flushed = perf_counter_ns()
@@ -105,6 +107,7 @@ class CpuClock:
         result = call()
         end = perf_counter_ns()
         preempted = getrusage(RUSAGE_SELF).ru_nivcsw != switches and end - start < _LONG_NS
+        self._result = result
         del result
         account.flush_s += (flushed - first) * 1e-9
         account.kernel_s += (perf_counter_ns() - start) * 1e-9
@@ -116,6 +119,10 @@ class CpuClock:
         seconds = (perf_counter_ns() - start) * 1e-9
         account.kernel_s += seconds
         return result, seconds
+
+    def take(self) -> object:
+        result, self._result = self._result, None
+        return result
 
     def telemetry(self) -> dict[str, Scalar]:
         found: dict[str, Scalar] = {}

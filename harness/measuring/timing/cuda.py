@@ -89,6 +89,7 @@ class CudaClock:
         self._host_bound = False
         self._throttled = 0
         self.host_overhead_s: list[float] = []
+        self._result: object = None
         self._telemetry = Telemetry(self._device)
         highest = self._telemetry.read().get("clock_max_hz")
         self._highest_hz = float(highest) if isinstance(highest, int | float) else 0.0
@@ -105,6 +106,7 @@ class CudaClock:
     def sample(self, call: Call, account: Account, *, cold: bool) -> tuple[float, str]:
         cuda: Any = torch.cuda  # its events are untyped
         before = time.perf_counter()
+        self._result = None
         start = cuda.Event(enable_timing=True)
         end = cuda.Event(enable_timing=True)
         if cold:
@@ -118,6 +120,7 @@ class CudaClock:
         end.record()
         ran_dry = not self._host_bound and start.query()
         end.synchronize()
+        self._result = result
         del result
         seconds = start.elapsed_time(end) * 1e-3
         account.kernel_s += seconds
@@ -141,6 +144,10 @@ class CudaClock:
         seconds = time.perf_counter() - start
         account.kernel_s += seconds
         return result, seconds
+
+    def take(self) -> object:
+        result, self._result = self._result, None
+        return result
 
     def telemetry(self) -> dict[str, Scalar]:
         return {**self._telemetry.read(), "host_bound": self._host_bound}

@@ -40,7 +40,9 @@ from harness.model import (
     Value,
     Workload,
 )
+from harness.model.expr import compile_expr
 from harness.model.findings import NightReport
+from harness.report import summary
 from harness.worker import WorkerSpec
 
 CASES = [
@@ -332,3 +334,36 @@ def test_missing_cases_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("tests.harness.judge.test_nights.CASES", CASES[:-2])
     report = world.night("b")
     assert len(report.missing) == 2
+
+
+def test_the_trigger_is_named_and_metrics_that_share_it_are_one_incident(world: World) -> None:
+    lengths = [64 * i + d for i in range(1, 17) for d in (0, 1, 2)]
+    cases = [
+        Case("decode", Workload("attention", {"q_len": q, "kv_len": n}), backend)
+        for backend in ("sdpa_math", "segmented")
+        for q in (1, 4)
+        for n in lengths
+    ]
+    CASES.extend(c for c in cases if c.key not in {x.key for x in CASES})
+    try:
+        hit = lambda case: odd(case) and case.workload.params["q_len"] == 1  # noqa: E731
+        world.cost = slower(lambda case, kernels, torch: hit(case) and kernels == "b")
+        world.calls = lambda case, kernels: 12 if kernels == "b" and hit(case) else 10
+        world.night("a")
+        world.night("a")
+        report = world.night("b")
+    finally:
+        del CASES[16:]
+    assert len(report.new_confirmed) == 1, "one incident, not one per metric"
+    found = report.new_confirmed[0]
+    assert {f.metric for f in found.findings} == {"latency_s", "operator_calls"}
+    assert found.trigger is not None
+    rule = compile_expr(found.trigger)
+    assert [rule(c.columns) for c in cases] == [hit(c) for c in cases]
+    assert "0 of" in found.evidence
+    stored = incident(world.store, found.id)
+    assert stored is not None
+    assert stored.incident.trigger_text == found.trigger
+    text = summary(report)
+    assert found.trigger in text
+    assert "attnwatch compare --base aaaaaaaaaaaa --head bbbbbbbbbbbb" in text

@@ -103,3 +103,70 @@ def exits(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = F
 
 def interrupted(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False) -> torch.Tensor:
     raise KeyboardInterrupt
+
+
+_counts: dict[str, int] = {}
+
+
+def wrong_from_the_fourth(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False) -> torch.Tensor:
+    """Right for the gate, wrong for the clock."""
+    _counts["fourth"] = _counts.get("fourth", 0) + 1
+    return good(q, k, v, causal=causal) * (1 if _counts["fourth"] < 4 else 1.5)
+
+
+def wrong_when_told(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False) -> torch.Tensor:
+    return good(q, k, v, causal=causal) * (2 if _counts.get("told") else 1)
+
+
+_remembered: dict[tuple[str, int], torch.Tensor] = {}
+
+
+def _once(what: str, tensor: torch.Tensor, make: Any) -> torch.Tensor:
+    key = (what, tensor.data_ptr())
+    if key not in _remembered:
+        _remembered[key] = make().clone()
+    return _remembered[key]
+
+
+def remembers_result(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False) -> torch.Tensor:
+    return _once("out", q, lambda: good(q, k, v, causal=causal))
+
+
+def remembers_q(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False) -> torch.Tensor:
+    return good(_once("q", q, lambda: q), k, v, causal=causal)
+
+
+def remembers_k(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False) -> torch.Tensor:
+    return good(q, _once("k", k, lambda: k), v, causal=causal)
+
+
+def remembers_v(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False) -> torch.Tensor:
+    return good(q, k, _once("v", v, lambda: v), causal=causal)
+
+
+def remembers_q_and_k(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False) -> torch.Tensor:
+    """As one that keeps the probabilities."""
+    return good(_once("q", q, lambda: q), _once("k", k, lambda: k), v, causal=causal)
+
+
+class _RemembersGrad(torch.autograd.Function):
+    """Gradients by the address of the incoming one."""
+
+    @staticmethod
+    def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+        ctx.save_for_backward(q, k, v)
+        ctx.causal = causal
+        return good(q, k, v, causal=causal)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        (grad,) = grads
+        with torch.enable_grad():
+            leaves = [t.detach().requires_grad_() for t in ctx.saved_tensors]
+            out = good(*leaves, causal=ctx.causal)
+            found = torch.autograd.grad(out, leaves, grad)
+        return (*(_once(f"grad {i}", grad, lambda g=g: g) for i, g in enumerate(found)), None)  # type: ignore[misc]
+
+
+def remembers_grad(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False) -> torch.Tensor:
+    return _RemembersGrad.apply(q, k, v, causal)  # type: ignore[no-any-return, no-untyped-call]

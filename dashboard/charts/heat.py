@@ -1,0 +1,95 @@
+"""Heat maps: head over base across two parameters, and plain surfaces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from dashboard.colours import BETTER, EVEN, QUIET, WORSE
+
+from .base import Rows, data, in_order
+
+_CELL = 44
+
+
+def ratio_map(cells: Rows, x: str, y: str, facet: str | None, *, what: str = "head / base") -> Any:
+    """Head over base: one cell per pair of values, one map per value of ``facet``.
+
+    Cells hold ``x y facet ratio tested inside unsure label cases`` (ratio None where there is none). Inside the
+    trigger: outlined. Not tested: hatched. Slower but not confirmed: dimmed.
+    """
+    xs, ys = (in_order(c[k] for c in cells) for k in ("x", "y"))
+    ratios = [c["ratio"] for c in cells if c["ratio"]]
+    most = min(max([*(max(r, 1 / r) for r in ratios), 1.1]), 4.0)
+    base = alt.Chart(data(cells)).encode(
+        x=alt.X("x:O", title=x, sort=xs, axis=alt.Axis(labelAngle=-45, labelOverlap="greedy", grid=False)),
+        y=alt.Y("y:O", title=y, sort=ys[::-1], axis=alt.Axis(grid=False)),
+        tooltip=[
+            alt.Tooltip("x:N", title=x), alt.Tooltip("y:N", title=y), alt.Tooltip("label:N", title=what),
+            alt.Tooltip("cases:Q", title="cases in the cell"), alt.Tooltip("note:N", title="state"),
+        ],
+    )  # fmt: skip
+    colour = alt.Color(
+        "ratio:Q", title=what, legend=alt.Legend(format=".2f", gradientLength=140),
+        scale=alt.Scale(type="log", domain=[1 / most, 1, most], range=[BETTER, EVEN, WORSE], clamp=True, nice=False),
+    )  # fmt: skip
+    opacity = alt.condition("datum.unsure", alt.value(0.35), alt.value(1.0))
+    filled = base.transform_filter("datum.tested && isValid(datum.ratio)").mark_rect().encode(
+        color=colour, opacity=opacity
+    )  # fmt: skip
+    broken = base.transform_filter("datum.tested && !isValid(datum.ratio)").mark_rect(color=QUIET, opacity=0.25)
+    words = base.transform_filter("datum.tested").mark_text(fontSize=10, clip=True).encode(
+        text="short:N",
+        color=alt.condition(
+            "isValid(datum.ratio) && !datum.unsure && datum.ratio >= 0.8", alt.value("#101010"), alt.value(QUIET)
+        ),
+    )  # fmt: skip
+    hatch = base.transform_filter("!datum.tested").mark_text(text="╱ ╱", color=QUIET, opacity=0.6, fontSize=11)
+    outline = base.transform_filter("datum.inside").mark_rect(
+        filled=False, stroke=WORSE, strokeWidth=2.5, strokeOpacity=1
+    )
+    layers = [filled, broken, hatch, outline]
+    if len(xs) <= 24:
+        layers.insert(3, words)
+    step = _CELL if len(xs) <= 24 else 14
+    layered = alt.layer(*layers).properties(width=alt.Step(step), height=alt.Step(28 if len(ys) <= 24 else 14))
+    if facet is None:
+        return layered
+    order = in_order(c["facet"] for c in cells)
+    columns = max(1, min(len(order), 1100 // (step * max(len(xs), 1) + 90)))
+    return layered.facet(
+        facet=alt.Facet("facet:N", title=facet, sort=order, header=alt.Header(labelFontWeight="bold")), columns=columns
+    ).resolve_axis(x="independent", y="independent")
+
+
+def surface(rows: Rows, x: str, y: str, value: str, facet: str | None, *, log: bool = True) -> Any:
+    """A metric over two parameters. Rows hold ``x y facet value label cases``; ``value`` is the axis title."""
+    xs, ys = (in_order(r[k] for r in rows) for k in ("x", "y"))
+    step = _CELL if len(xs) <= 24 else 14
+    # A logarithm of nothing is no colour.
+    positive = all(r["value"] > 0 for r in rows)
+    base = (
+        alt.Chart(data(rows))
+        .mark_rect()
+        .encode(
+            x=alt.X("x:O", title=x, sort=xs, axis=alt.Axis(labelAngle=-45, labelOverlap="greedy")),
+            y=alt.Y("y:O", title=y, sort=ys[::-1]),
+            color=alt.Color(
+                "value:Q", title=value,
+                scale=alt.Scale(scheme="viridis", type="log" if log and positive else "linear", nice=False),
+            ),
+            tooltip=[
+                alt.Tooltip("x:N", title=x), alt.Tooltip("y:N", title=y), alt.Tooltip("label:N", title=value),
+                alt.Tooltip("cases:Q", title="cases in the cell"),
+            ],
+        )
+        .properties(width=alt.Step(step), height=alt.Step(28 if len(ys) <= 24 else 14))
+    )  # fmt: skip
+    if facet is None:
+        return base
+    order = in_order(r["facet"] for r in rows)
+    columns = max(1, min(len(order), 1100 // (step * max(len(xs), 1) + 90)))
+    return base.facet(facet=alt.Facet("facet:N", title=facet, sort=order), columns=columns).resolve_axis(
+        x="independent", y="independent"
+    )

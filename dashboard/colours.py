@@ -1,0 +1,43 @@
+"""One colour per backend on every page, told apart with every common colour blindness, on white and on black.
+
+Beyond the eighth, colours repeat with another shape of point and another dash; known backends have fixed places, so
+that a filter never recolours what is left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+#: Middle lightness, so that both themes carry them.
+PALETTE = ("#0077BB", "#EE7733", "#009988", "#CC3311", "#33BBEE", "#EE3377", "#8C7A1D", "#9A6FB0")
+SHAPES = ("circle", "square", "triangle-up", "diamond")
+DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
+
+WORSE, BETTER, EVEN, QUIET = "#D55E00", "#0072B2", "#C8C8C8", "#888888"
+
+_KNOWN = (
+    "sdpa_math", "sdpa_flash", "segmented", "sdpa_efficient", "sdpa_cudnn", "flex", "varlen", "paged",
+    "flash_attn", "flash_attn_3", "flash_attn_4", "xformers", "flashinfer", "paged_gather", "sdpa_padded",
+)  # fmt: skip
+
+
+def place(name: str) -> int:
+    """The place of a backend in palette and shapes: fixed for those of ours, by its name for any other."""
+    if name in _KNOWN:
+        return _KNOWN.index(name)
+    return int.from_bytes(hashlib.sha256(name.encode("utf-8", "replace")).digest()[:4], "big") % (len(PALETTE) * 4)
+
+
+def colour(name: str) -> str:
+    """Colour of a backend."""
+    return PALETTE[place(name) % len(PALETTE)]
+
+
+def shape(name: str) -> str:
+    """Shape of its points."""
+    return SHAPES[place(name) // len(PALETTE) % len(SHAPES)]
+
+
+def dash(name: str) -> list[int]:
+    """Dash of its lines."""
+    return DASHES[place(name) // len(PALETTE) % len(DASHES)]

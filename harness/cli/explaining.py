@@ -1,0 +1,65 @@
+"""explain."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from harness.model.terms import InputError
+
+from .common import JsonOption, note, print_json
+
+
+def explain(
+    csv: Annotated[
+        str | None, typer.Option("--csv", metavar="FILE", help="One row per combination, with regressed or ratio.")
+    ] = None,
+    json_out: JsonOption = False,
+) -> None:
+    """The smallest predicates over parameters that set regressions off."""
+    if csv is None:
+        raise InputError("explain: give --csv FILE (- is standard input)")
+    from harness.explain_csv import explain_csv
+
+    report = explain_csv(csv)
+    if json_out:
+        print_json(report)
+    else:
+        print_report(report)
+
+
+def print_report(report: dict[str, Any]) -> None:
+    """Triggers for people: what, how sure, what else would fit."""
+    for trigger in report["triggers"]:
+        outside = trigger["total"] - trigger["inside"]
+        others = trigger["regressed_total"] - trigger["regressed_inside"]
+        effect = ""
+        if trigger["effect"] is not None:
+            effect = f", {trigger['effect'] - 1:+.1%}"
+            if trigger["effect_ci"] is not None:
+                low, high = trigger["effect_ci"]
+                effect += f" [{low - 1:+.1%}, {high - 1:+.1%}]"
+        print(trigger["text"])
+        print(
+            f"    {trigger['regressed_inside']} of {trigger['inside']} regressed inside, "
+            f"{others} of {outside} outside{effect}"
+        )
+        for text in trigger["alternatives"][:_SHOWN]:
+            print(f"    or: {text}")
+        more = len(trigger["alternatives"]) - _SHOWN
+        if more > 0:
+            print(f"    or {more} more that these combinations cannot tell apart (--json lists them)")
+        for row in trigger["counter_examples"][:_SHOWN]:
+            print(f"    inside, not regressed: {_combination(row)}")
+    if not report["triggers"]:
+        print("no trigger: nothing separates the regressed combinations better than chance")
+    if report["unexplained"]:
+        note(f"{len(report['unexplained'])} regressed combinations are not explained")
+
+
+def _combination(row: dict[str, Any]) -> str:
+    return " ".join(f"{k}={v}" for k, v in row.items())
+
+
+_SHOWN = 3

@@ -1,0 +1,202 @@
+"""Explaining ratios: a shift of the log ratio, found and fitted in turn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from .build import build_pool
+from .columns import Bools, Column, Floats, Ints
+from .evaluate import terms_mask
+from .labels import assemble, in_full
+from .noise import RatioModel, fit_groups, mixture, scales
+from .pool import Pool
+from .result import Explanation, Options, Trigger
+from .scoring import Scorer
+from .search import Conjunction, conjunctions
+from .union import FIRST_NEEDS, Union, find
+
+#: Nats that fitting centre, shift, scale and tail may gain by chance; on top of what a first trigger needs.
+_FITTED = 2.0
+#: A ratio that every row must pass before all of them count as regressed: beyond what a machine drifts.
+_ALL = 1.10
+#: Smallest shift (log scale) that is worth a trigger.
+_SMALLEST = 0.005
+#: Nats beyond which no other start is tried.
+_SURE = 40.0
+
+
+def explain_ratios(columns: Sequence[Column], ratio: Floats, errors: Floats | None, options: Options) -> Explanation:
+    """Triggers of rows whose ``ratio`` (n,) is shifted upwards; ``errors`` (n,) are standard errors of the ratio.
+    Rows whose ratio is no positive number take no part."""
+    n = len(ratio)
+    usable = np.isfinite(ratio) & (ratio > 0)
+    nobody = Explanation((), (), np.zeros(n, dtype=np.bool_), np.zeros(n))
+    if not usable.any():
+        return nobody
+    if float(np.quantile(ratio[usable], 0.03)) > _ALL:
+        return _everything(ratio, usable)
+    if usable.sum() < 4:
+        return nobody
+    keep = np.flatnonzero(usable)
+    logs = np.log(ratio[keep])
+    relative = None if errors is None else errors[keep] / ratio[keep]
+    shapes = scales(logs, relative)
+    seen = [c.take(keep) for c in columns]
+    found = _search(seen, logs, shapes, options)
+    if found is None:
+        posterior = _outliers(logs, fit_groups(logs, None, shapes))
+        regressed = posterior > 0.5
+        told = assemble(Pool(len(keep)).close(), None, [], regressed, posterior, options)
+        return _spread_out(told, keep, n)
+    pool, union, candidates, model = found
+    inside = union.mask(pool)
+    posterior = _posterior(logs, model, float(inside.mean()))
+    told = assemble(pool, union, candidates, posterior > 0.5, posterior, options)
+    by_name = {c.name: c for c in seen}
+    measured = []
+    for trigger in told.triggers:
+        mine = terms_mask(trigger.terms, by_name, len(keep))
+        measured.append(_with_effect(trigger, logs, mine, ~inside, shapes))
+    return _spread_out(replace(told, triggers=tuple(measured)), keep, n)
+
+
+def _search(
+    columns: Sequence[Column], logs: Floats, shapes: Sequence[Floats], options: Options
+) -> tuple[Pool, Union, list[Conjunction], RatioModel] | None:
+    null = fit_groups(logs, None, shapes)
+    starts = _starts(logs, shapes, null)
+    rows, boost = _sampled(starts[0].weight(logs), options)
+    pool = build_pool([c.take(rows) for c in columns], len(rows), _share(starts[0].weight(logs))[rows])
+    if not len(pool):
+        return None
+    found: list[tuple[float, Union, list[Conjunction], RatioModel]] = []
+    for start in starts:
+        model, seen = start, set()
+        for _ in range(3):
+            scorer = Scorer.of_weights(model.weight(logs)[rows] * boost)
+            candidates = conjunctions(pool, scorer)
+            union = find(pool, scorer, candidates)
+            key = () if union is None else tuple(sorted(p.atoms for p in union.parts))
+            if union is None or key in seen:
+                break
+            seen.add(key)
+            model = fit_groups(logs, _inside(pool, union, columns, len(logs)), shapes)
+            if model.shift < _SMALLEST:
+                break
+            found.append((model.fit - null.fit - sum(p.cost for p in union.parts), union, candidates, model))
+        if found and max(f[0] for f in found) > _SURE:
+            break
+    if not found:
+        return None
+    gained, union, candidates, model = max(found, key=lambda f: f[0])
+    if len(rows) < len(logs):
+        weight = model.weight(logs)
+        pool, union, candidates = in_full(columns, pool, union, candidates, Scorer.of_weights(weight), _share(weight))
+        model = fit_groups(logs, union.mask(pool), shapes)
+        gained = model.fit - null.fit - sum(p.cost for p in union.parts)
+    return (pool, union, candidates, model) if gained >= FIRST_NEEDS + _FITTED and model.shift >= _SMALLEST else None
+
+
+def _starts(logs: Floats, shapes: Sequence[Floats], null: RatioModel) -> list[RatioModel]:
+    """Models to begin with: the best mixture of two unknown groups, then few rows shifted by a little, then half."""
+    mixed = [mixture(logs, shapes[-1], tail, share) for tail in (3.0, 60.0) for share in (0.05, 0.3, 0.7)]
+    mixed = [m for m in mixed if m.shift >= _SMALLEST]
+    starts = [max(mixed, key=lambda m: m.fit)] if mixed else []
+    spread = float(np.median(null.scale))
+    return [
+        *starts,
+        replace(null, shift=2 * spread),
+        replace(null, centre=null.centre - spread, shift=2 * spread, scale=null.scale * 0.75),
+    ]
+
+
+def _inside(pool: Pool, union: Union, columns: Sequence[Column], n: int) -> Bools:
+    """Rows (n,) of the whole table inside ``union``, which was found in a sample of it."""
+    if pool.n == n:
+        return union.mask(pool)
+    by_name = {c.name: c for c in columns}
+    out = np.zeros(n, dtype=np.bool_)
+    for part in union.parts:
+        out |= terms_mask([pool.term(a) for a in part.atoms], by_name, n)
+    return out
+
+
+def _sampled(weight: Floats, options: Options) -> tuple[Ints, Floats]:
+    """Rows that are searched (ascending) and how many rows each stands for: those that speak for a regression first."""
+    n = len(weight)
+    if n <= options.max_rows:
+        return np.arange(n), np.ones(n)
+    rng = np.random.default_rng(options.seed)
+    boost = np.ones(n)
+    chosen: list[Ints] = []
+    speaks, silent = np.flatnonzero(weight > 0), np.flatnonzero(weight <= 0)
+    for group, most in ((speaks, options.max_rows // 2), (silent, options.max_rows - options.max_rows // 2)):
+        some = rng.permutation(group)[:most]
+        boost[some] = len(group) / max(1, len(some))
+        chosen.append(some)
+    rows = np.sort(np.concatenate(chosen))
+    return rows, boost[rows]
+
+
+def _share(weight: Floats) -> Floats:
+    """Weights of evidence as shares between 0 and 1."""
+    out: Floats = 1 / (1 + np.exp(-np.clip(weight, -30, 30)))
+    return out
+
+
+def _posterior(logs: Floats, model: RatioModel, portion: float) -> Floats:
+    """How surely each row (n,) is regressed, whatever the triggers say of it."""
+    odds = math.log(max(portion, 1e-6)) - math.log(max(1 - portion, 1e-6))
+    return _share(model.weight(logs) + odds)
+
+
+def _outliers(logs: Floats, null: RatioModel) -> Floats:
+    """Where nothing explains the table: rows (n,) whose ratio chance would not give even once in it."""
+    z = (logs - null.centre) / null.scale
+    # A Student-t tail beyond z is at most this share, and never heavier than that of three degrees of freedom.
+    tail = np.where(z > 0, 0.4 * (1 + z * z / 3) ** -1.5, 1.0)
+    rare = (tail * len(logs) < 0.05) & (logs - null.centre > math.log(1.02))
+    return rare.astype(np.float64)
+
+
+def _everything(ratio: Floats, usable: Bools) -> Explanation:
+    n = len(ratio)
+    rows = tuple(map(int, np.flatnonzero(usable)))
+    middle = float(np.median(ratio[usable]))
+    spread = 1.253 * float(np.std(np.log(ratio[usable]))) / math.sqrt(len(rows))
+    interval = (middle * math.exp(-1.96 * spread), middle * math.exp(1.96 * spread))
+    trigger = Trigger((), "True", len(rows), n, len(rows), n, rows, (), middle, interval)
+    return Explanation((trigger,), (), usable, usable.astype(np.float64))
+
+
+def _with_effect(trigger: Trigger, logs: Floats, inside: Bools, outside: Bools, shapes: Sequence[Floats]) -> Trigger:
+    """The shift of the rows ``inside`` this trigger against those ``outside`` all."""
+    seen = inside | outside
+    model = fit_groups(logs[seen], inside[seen], [s[seen] for s in shapes])
+    error = 0.0
+    for group in (inside[seen], ~inside[seen]):
+        if group.any():
+            # Information of a Student-t location, row by row.
+            error += 1 / float((((model.tail + 1) / (model.tail + 3)) / model.scale[group] ** 2).sum())
+    half = 1.96 * math.sqrt(error)
+    interval = (math.exp(model.shift - half), math.exp(model.shift + half))
+    return replace(trigger, effect=math.exp(model.shift), effect_interval=interval)
+
+
+def _spread_out(told: Explanation, keep: Ints, n: int) -> Explanation:
+    """Indices and arrays of the usable rows, put back among all rows."""
+    regressed, posterior = np.zeros(n, dtype=np.bool_), np.zeros(n)
+    regressed[keep], posterior[keep] = told.regressed, told.posterior
+    triggers = tuple(
+        replace(t, rows=_back(t.rows, keep), counter_examples=_back(t.counter_examples, keep), total=n)
+        for t in told.triggers
+    )
+    return Explanation(triggers, _back(told.unexplained, keep), regressed, posterior)
+
+
+def _back(rows: tuple[int, ...], keep: Ints) -> tuple[int, ...]:
+    return tuple(int(keep[r]) for r in rows)

@@ -1,0 +1,57 @@
+"""Which other descriptions the data cannot tell from the one that was chosen."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from . import prior
+from .columns import Bools
+from .pool import Pool
+from .search import Conjunction, mask_of
+from .terms import Term, join
+
+#: Nats that an alternative may cost beyond the chosen description.
+_DEARER = 12.0
+
+
+def ties(
+    pool: Pool, part: Conjunction, settled: Bools, others: Sequence[Conjunction], most: int
+) -> list[tuple[Term, ...]]:
+    """Conjunctions with the truth of ``part`` on every row that is not ``settled`` (n,) by other triggers; cheapest
+    first, at most ``most``. ``others`` are further conjunctions seen in the search."""
+    open_rows = ~settled
+    truth = mask_of(pool, part.atoms)[open_rows]
+    found: dict[str, tuple[float, tuple[Term, ...]]] = {}
+
+    def put(cost: float, terms: tuple[Term, ...]) -> None:
+        text = join(terms)
+        if cost <= part.cost + _DEARER and (text not in found or cost < found[text][0]):
+            found[text] = (cost, terms)
+
+    masks = pool.masks[:, open_rows]
+    for i, atom in enumerate(part.atoms):
+        kept = part.atoms[:i] + part.atoms[i + 1 :]
+        rest = mask_of(pool, kept)[open_rows]
+        fixed = [float(pool.cost[a]) for a in kept]
+        terms = [pool.term(a) for a in kept]
+        # Equal where the other terms hold; elsewhere the conjunction is False anyway.
+        same = np.flatnonzero((masks[:, rest] == truth[rest]).all(axis=1))
+        for a in sorted(same, key=lambda a: pool.cost[a])[: 2 * most]:
+            names = pool.names(int(a)) if a == atom else pool.names(int(a))[:6]
+            for cost, term in names:
+                put(prior.conjunction([*fixed, cost]), (*terms[:i], term, *terms[i:]))
+        if kept and np.array_equal(rest, truth):
+            put(prior.conjunction(fixed), tuple(terms))
+    for other in others:
+        if np.array_equal(mask_of(pool, other.atoms)[open_rows], truth):
+            put(other.cost, tuple(pool.term(a) for a in other.atoms))
+    # Two terms renamed at once, where each has few names.
+    if len(part.atoms) > 1:
+        short = [pool.names(a)[:4] for a in part.atoms]
+        for chosen in itertools.product(*short):
+            put(prior.conjunction([c for c, _ in chosen]), tuple(t for _, t in chosen))
+    ranked = sorted(found.values(), key=lambda f: f[0])
+    return [terms for _, terms in ranked[: most + 1]]

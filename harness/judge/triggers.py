@@ -1,0 +1,68 @@
+"""Which combinations set confirmed findings off: the predicate, and the findings that it covers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.explain import explain
+from harness.model import Case, TriageState
+from harness.model.findings import Finding
+
+
+@dataclass
+class Triggered:
+    """Findings that one trigger covers; ``text`` is None for those that no trigger covers.
+
+    ``inside`` of ``total`` tested cases satisfy it, ``regressed_inside`` of ``regressed_total`` regressed ones.
+    """
+
+    text: str | None
+    findings: list[Finding]
+    regressed_inside: int = 0
+    inside: int = 0
+    regressed_total: int = 0
+    total: int = 0
+    alternatives: list[str] = field(default_factory=list)
+
+
+def triggered(findings: Sequence[Finding], tested: Mapping[str, Mapping[str, Case]]) -> list[Triggered]:
+    """Confirmed findings of one start, by trigger; the metrics that share a trigger come together.
+
+    ``tested`` holds per metric the cases (by key) that could have regressed. Cases that are still suspect are left out
+    of the evidence, since nobody knows on which side they belong.
+    """
+    by_text: dict[str | None, Triggered] = {}
+    for metric in dict.fromkeys(f.metric for f in findings):
+        for group in _of_metric([f for f in findings if f.metric == metric], tested.get(metric, {})):
+            known = by_text.get(group.text)
+            if known is None:
+                by_text[group.text] = group
+            else:
+                known.findings += group.findings
+    return sorted(by_text.values(), key=lambda t: (t.text is None, -len(t.findings)))
+
+
+def _of_metric(findings: list[Finding], tested: Mapping[str, Case]) -> list[Triggered]:
+    sure = {f.case.key: f for f in findings if f.state is TriageState.CONFIRMED}
+    unsure = {f.case.key for f in findings} - set(sure)
+    cases = {k: c for k, c in tested.items() if k not in unsure} | {k: f.case for k, f in sure.items()}
+    keys = list(cases)
+    if len(keys) < 2:
+        return [Triggered(None, list(sure.values()), total=len(keys))]
+    found = explain([cases[k].columns for k in keys], regressed=[k in sure for k in keys])
+    groups, covered = [], set()
+    for t in found.triggers:
+        inside = [keys[i] for i in t.rows if keys[i] not in covered]
+        covered |= set(inside)
+        if inside:
+            groups.append(
+                Triggered(
+                    t.text, [sure[k] for k in inside], t.regressed_inside, t.inside, t.regressed_total, t.total,
+                    list(t.alternatives),
+                )
+            )  # fmt: skip
+    rest = [f for k, f in sure.items() if k not in covered]
+    if rest:
+        groups.append(Triggered(None, rest, regressed_total=len(sure), total=len(keys)))
+    return groups

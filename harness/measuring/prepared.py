@@ -1,0 +1,60 @@
+"""A case made ready for interleaved sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from harness.model import Case, Status
+
+from .failures import CaseFailed, guarded
+from .timing.clock import PREEMPTED, Account, Clock, no_collector
+
+
+class PreparedCase:
+    """A case that has passed the gate, ready to be sampled. Holds its inputs until :meth:`release`."""
+
+    def __init__(
+        self, case: Case, call: Callable[[], Any], clock: Clock, check: Callable[[object], None] | None = None
+    ) -> None:
+        self.case = case
+        self._call: Callable[[], Any] | None = call
+        self._clock = clock
+        self._check = check
+        self._batches = 0
+
+    def sample(self, n: int) -> list[float]:
+        """``n`` cold samples in seconds, preempted ones only where ten times as many tries gave no others.
+
+        Raises :class:`CaseFailed` when the kernel raises, when the clock discards that many, or when the last result is
+        not right; that is looked at after the 1st, 2nd, 4th, 8th ... call of this, since looking takes time too.
+        """
+        if self._call is None:
+            raise CaseFailed(Status.INVALID, "sampled after its release")
+        found = self._sample(self._call, n)
+        self._batches += 1
+        result = self._clock.take()
+        if self._check is not None and not self._batches & (self._batches - 1):
+            self._check(result)
+        return found
+
+    def _sample(self, call: Callable[[], Any], n: int) -> list[float]:
+        kept: list[float] = []
+        spare: list[float] = []
+        account = Account()
+        with guarded("sampling"), no_collector():
+            for _ in range(10 * n):
+                seconds, why = self._clock.sample(call, account, cold=True)
+                if not why:
+                    kept.append(seconds)
+                elif why == PREEMPTED:
+                    spare.append(seconds)
+                if len(kept) == n:
+                    return kept
+        if len(kept) + len(spare) >= n:
+            return kept + spare[: n - len(kept)]
+        raise CaseFailed(Status.INVALID, f"only {len(kept)} of {10 * n} samples could count: {why}")
+
+    def release(self) -> None:
+        """Lets go of inputs and graph. Harmless when repeated."""
+        self._call = self._check = None

@@ -1,0 +1,114 @@
+"""Tile sizes: how a head size is cut, which tiles ship, and how many segments fill a device.
+
+Everything here is arithmetic on integers; what ships is a table that can be read, compiled and diffed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Config:
+    """Tile sizes and launch options of one kernel.
+
+    ``descriptor``: K and V by tensor descriptors where possible. ``rows_first``: ``backward_kv`` makes its scores as
+    (rows, keys) and turns them over, which spares registers.
+    """
+
+    block_m: int
+    block_n: int
+    num_warps: int
+    num_stages: int
+    descriptor: bool = False
+    rows_first: bool = False
+
+    @property
+    def options(self) -> dict[str, int]:
+        """Launch options."""
+        return {"num_warps": self.num_warps, "num_stages": self.num_stages}
+
+    def as_dict(self) -> dict[str, int | bool]:
+        """Plain values for files."""
+        return asdict(self)
+
+
+def power_of_two(n: int) -> int:
+    """Smallest power of two that is at least ``n`` (1 for n < 1)."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def halves(head_dim: int) -> tuple[int, int]:
+    """``head_dim`` as a power of two and another of at least 16, or 0: (64, 0), (64, 16) for 80, (128, 64) for 192.
+
+    Where the two cannot be exact the sum is larger, and the tail is masked; one power of two is taken where
+    two would be no smaller.
+    """
+    whole = max(16, power_of_two(head_dim))
+    first = whole // 2
+    if head_dim == whole or first < 16:
+        return whole, 0
+    second = max(16, power_of_two(head_dim - first))
+    return (whole, 0) if first + second >= whole else (first, second)
+
+
+def forward_config(arch: int, head_dim: int, rows: int) -> Config:
+    """Tiles of the forward kernel. ``head_dim`` is the larger of those of K and V; ``rows``: queries x group.
+
+    Few rows (decode) want a small tile and deep pipelining: such a launch is bound by memory. A device with 99 KB of
+    shared memory per block (8.6, 8.9, 12.x) gets tiles that fit it.
+    """
+    large = arch in (80, 87) or 90 <= arch < 120
+    if rows <= 64:
+        block_m = max(16, power_of_two(rows))
+        if head_dim <= 128:
+            return Config(block_m, 64, 4, 3 if large else 2)
+        return Config(block_m, 64 if large else 32, 4, 2)
+    if not large:
+        return Config(64, 64 if head_dim <= 64 else 32, 4, 2)
+    if arch < 90:
+        if head_dim <= 64:
+            return Config(128, 64, 4, 3)
+        return Config(128, 64, 8, 2) if head_dim <= 128 else Config(128, 32, 8, 2)
+    if head_dim <= 64:
+        return Config(128, 128, 8, 2, True)
+    return Config(128, 128, 8, 2, True) if head_dim <= 128 else Config(128, 64, 8, 2, True)
+
+
+def backward_config(arch: int, head_dim: int, kernel: str) -> Config:
+    """Tiles of ``backward_kv`` (a program owns BLOCK_N keys) and ``backward_q`` (a program owns BLOCK_M rows)."""
+    large = arch in (80, 87) or 90 <= arch < 120
+    if not large:
+        return Config(32, 32, 4, 1) if head_dim > 128 else Config(64, 32, 4, 1)
+    if kernel == "backward_kv":
+        if head_dim <= 64:
+            return Config(64, 128, 8, 2)
+        return Config(64, 64, 4 if arch >= 90 else 8, 2) if head_dim <= 128 else Config(32, 64, 8, 1)
+    if head_dim <= 64:
+        return Config(128, 64, 8, 2)
+    return Config(64, 64, 4, 2) if head_dim <= 128 else Config(64, 32, 4, 1)
+
+
+def segments(programs: int, key_tiles: int, sms: int, per_sm: int = 2, least_tiles: int = 2) -> int:
+    """Into how many segments to cut the keys so that ``programs`` x segments fill the device.
+
+    ``per_sm`` programs share a multiprocessor. No segment is shorter than ``least_tiles`` tiles (a shorter one costs
+    more in merging than it wins). Among the numbers whose last wave is filled nearly as well as the best one's,
+    the smallest is taken.
+    """
+    slots = max(1, sms * per_sm)
+    most = min(128, key_tiles // max(1, least_tiles))
+    if programs < 1 or most <= 1 or programs >= 0.8 * slots:
+        return 1
+
+    def filled(count: int) -> float:
+        waves = programs * count / slots
+        return waves / -(-programs * count // slots)
+
+    best = max(filled(count) for count in range(1, most + 1))
+    return next(count for count in range(1, most + 1) if filled(count) >= 0.9 * best)
+
+
+def band(kv_len: int, bytes_per_key: int, heads: int, l2: int) -> int:
+    """How many K/V heads are worked on at a time, so that their K and V stay in half of the L2."""
+    return max(1, min(heads, (l2 // 2) // max(1, kv_len * bytes_per_key)))

@@ -1,0 +1,36 @@
+"""When cases were last measured and how long they took."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from db.engine import open_store
+from db.queries import last_measured, mean_durations
+from harness.ingest import ingest_bundle
+from harness.model import Machine, Status
+
+from .factory import MACHINE, make_case, make_measurement, make_run, write_run
+
+OTHER = Machine("cuda", "Other")
+
+
+def test_left_out_cases_do_not_count_as_measured(tmp_path: Path) -> None:
+    a, b, c, d = (make_case(i) for i in range(4))
+    bundle = tmp_path / "b.jsonl"
+    write_run(bundle, make_run(0), [make_measurement(a, at=10.0), make_measurement(b, at=11.0, status=Status.CRASHED)])
+    late = [
+        make_measurement(a, at=20.0, duration_s=0.75),
+        make_measurement(b, at=21.0, status=Status.DESELECTED),
+        make_measurement(c, at=22.0, status=Status.DESELECTED),
+    ]
+    write_run(bundle, make_run(1), late)
+    write_run(bundle, make_run(2, machine=OTHER), [make_measurement(d, at=30.0), make_measurement(b, at=31.0)])
+    with open_store(str(tmp_path / "s.db")) as store:
+        ingest_bundle(store, bundle)
+        # A failure is a measuring too, or a case that always fails would be tried first every night.
+        assert last_measured(store, MACHINE.fingerprint) == {a.key: 20.0, b.key: 11.0}
+        assert last_measured(store) == {a.key: 20.0, b.key: 31.0, d.key: 30.0}
+        assert mean_durations(store, MACHINE.fingerprint)[a.key] == pytest.approx(0.5)
+        assert last_measured(store, "no such machine") == {}

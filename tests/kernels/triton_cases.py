@@ -1,0 +1,225 @@
+"""What the interpreter tests run in their child process: build inputs, run a kernel, judge it by the oracle."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels.attention import reference
+from kernels.paged import reference as paged_reference
+from kernels.paged import triton_append
+from kernels.paged import triton_attention as paged
+from kernels.segmented import triton_attention as segmented
+from kernels.segmented.triton_attention import Tuning
+from kernels.triton_support import targets
+from kernels.triton_support.tiles import Config
+
+from . import test_paged, test_varlen
+from .helpers import DTYPES, check_backward, check_forward, cumulative, excess, normal, qkv, ragged
+
+#: Small tiles, so that short sequences still take several.
+SMALL = Config(32, 16, 4, 2)
+SMALL_BACKWARD = (Config(16, 32, 4, 1), Config(32, 16, 4, 1))
+
+
+def tuning(splits: int | None = None, config: Config | None = SMALL) -> Tuning:
+    return Tuning(config, splits, None if config is None else SMALL_BACKWARD)
+
+
+def inputs(
+    kind: str, q_len: int, kv_len: int, heads: tuple[int, int], head_dim: int, dtype: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k, v of a batch of 2. ``large``: logits of hundreds; ``one_hot``: each query sees one key alone."""
+    q, k, v = qkv(2, *heads, q_len, kv_len, head_dim, DTYPES[dtype])
+    if kind == "large":
+        return q * 20, k * 4, v
+    if kind == "one_hot" and kv_len:
+        picked = k[:, :, torch.arange(q_len) * 7 % kv_len]
+        return picked.repeat_interleave(heads[0] // heads[1], dim=1) * 8, k, v
+    if kind == "expanded":
+        return q, k[:, :, :1].expand_as(k), v[:, :1].expand_as(v)
+    if kind == "bshd":
+        q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v))
+    if kind == "strided":
+        q, k, v = (torch.stack((x, x.neg()), dim=-1)[..., 0] for x in (q, k, v))
+    return q, k, v
+
+
+def dense(
+    q_len: int,
+    kv_len: int,
+    *,
+    heads: tuple[int, int] = (2, 2),
+    head_dim: int = 64,
+    dtype: str = "float16",
+    kind: str = "normal",
+    splits: int | None = None,
+    config: Config | None = SMALL,
+    backward: bool = False,
+    arch: int | None = None,
+    **rule: Any,
+) -> None:
+    tensors = inputs(kind, q_len, kv_len, heads, head_dim, dtype)
+    if arch is not None:
+        targets.facts_of, saved = lambda _: targets.Facts(arch, 4, 1 << 20, 227 << 10, f"as {arch}"), targets.facts_of
+        segmented.facts_of = targets.facts_of
+    try:
+        run = with_tuning(segmented.attention, tuning(splits, config))
+        (check_backward if backward else check_forward)(run, reference.attention, tensors, rule)
+    finally:
+        if arch is not None:
+            targets.facts_of = segmented.facts_of = saved
+
+
+def with_tuning(function: Any, chosen: Tuning) -> Any:
+    return lambda *tensors, **options: function(*tensors, **options, tuning=chosen)
+
+
+def varlen(
+    q_lens: list[int],
+    kv_lens: list[int],
+    *,
+    heads: tuple[int, int] = (4, 2),
+    head_dim: int = 64,
+    dtype: str = "float16",
+    splits: int | None = None,
+    backward: bool = False,
+    **rule: Any,
+) -> None:
+    tensors = test_varlen.tensors(q_lens, kv_lens, *heads, head_dim, dtype)
+    options = ragged(q_lens, kv_lens) | rule
+    run = with_tuning(segmented.varlen_attention, tuning(splits))
+    (check_backward if backward else check_forward)(run, reference.varlen_attention, tensors, options)
+
+
+def neighbours_do_not_leak() -> None:
+    """NaN in one sequence of a ragged batch stays in it."""
+    q_lens, kv_lens = [9, 5, 3], [20, 7, 33]
+    q, k, v = test_varlen.tensors(q_lens, kv_lens, 2, 2, 64, "float16")
+    k[20:27], v[20:27] = math.nan, math.nan
+    out = segmented.varlen_attention(q, k, v, **ragged(q_lens, kv_lens), tuning=tuning())
+    assert out[9:14].isnan().all()
+    assert not out[:9].isnan().any()
+    assert not out[14:].isnan().any()
+
+
+def paged_case(
+    q_lens: list[int],
+    kv_lens: list[int],
+    page_size: int,
+    *,
+    heads: tuple[int, int] = (4, 2),
+    head_dim: int = 64,
+    dtype: str = "float16",
+    splits: int | None = None,
+    config: Config | None = SMALL,
+    **rule: Any,
+) -> None:
+    """Unused pages, tails of pages and table entries past the end are poison."""
+    (q, k_cache, v_cache), options, (k, v) = test_paged.case(q_lens, kv_lens, page_size, heads, head_dim, dtype)
+    out = paged.paged_attention(q, k_cache, v_cache, **options, **rule, splits=splits, config=config)
+    exact = reference.varlen_attention(q, k, v, **ragged(q_lens, kv_lens), **rule)
+    low = reference.varlen_attention(q, k, v, **ragged(q_lens, kv_lens), **rule, dtype=q.dtype)
+    assert out.dtype == q.dtype
+    assert excess(out, exact, low) <= 1
+
+
+def split_segments_match_whole(kv_len: int, splits: int) -> None:
+    """The number of segments changes rounding only."""
+    tensors = qkv(1, 4, 2, 1, kv_len, 64, torch.float16)
+    one, many = (segmented.attention(*tensors, tuning=tuning(n)).double() for n in (1, splits))
+    assert (one - many).abs().max() <= 2e-3
+
+
+def lse(causal: bool, splits: int) -> None:
+    """The log-sum-exp kept for the backward pass; -inf where no key is seen."""
+    from kernels.triton_support import forward
+    from kernels.triton_support.forward import Layout, Rule
+
+    q, k, v = qkv(2, 4, 2, 20, 12, 64, torch.float16)
+    plan = forward.plan(
+        q, k, v, Rule(causal, True, None, None, 0.125), Layout(2, 20, 12), targets.facts_of(q.device),
+        keep_lse=True, config=SMALL, splits=splits,
+    )  # fmt: skip
+    plan.run()
+    scores = q.double() @ k.double().repeat_interleave(2, dim=1).transpose(-1, -2) * 0.125
+    if causal:
+        scores.masked_fill_(torch.arange(12) > torch.arange(20)[:, None] - 8, -math.inf)
+    expected = torch.logsumexp(scores, -1).transpose(1, 2).flatten(0, 1)
+    assert plan.lse is not None and plan.lse.shape == (40, 4)
+    torch.testing.assert_close(plan.lse.double(), expected, atol=2e-3, rtol=0)
+
+
+def mla(dtype: str, causal: bool, backward: bool) -> None:
+    """Keys of 192, values of 128."""
+    q, k, _ = qkv(1, 4, 1, 20, 37, 192, DTYPES[dtype])
+    v = normal(1, 1, 37, 128, dtype=DTYPES[dtype], seed=3)
+    leaves = [x.clone().requires_grad_(backward) for x in (q, k, v)]
+    out = segmented.attention(*leaves, causal=causal, tuning=tuning())
+    exact, low = (_plain(q, k, v, causal, d) for d in (torch.float64, DTYPES[dtype]))
+    assert excess(out, exact, low) <= 1
+    if backward:
+        grad = normal(*out.shape, dtype=out.dtype, seed=9)
+        found = torch.autograd.grad(out, leaves, grad)
+        wide = [x.double().requires_grad_() for x in (q, k, v)]
+        expected = torch.autograd.grad(_plain(*wide, causal, torch.float64), wide, grad.double())
+        small = [x.clone().requires_grad_() for x in (q, k, v)]
+        rough = torch.autograd.grad(_plain(*small, causal, DTYPES[dtype]), small, grad)
+        for a, b, c in zip(found, expected, rough, strict=True):
+            assert excess(a, b, c, factor=3.0, roundings=4) <= 1
+
+
+def _plain(q: Tensor, k: Tensor, v: Tensor, causal: bool, dtype: torch.dtype) -> Tensor:
+    """The definition, for head sizes that the oracle does not take."""
+    group = q.shape[1] // k.shape[1]
+    k, v = (x.to(dtype).repeat_interleave(group, dim=1) for x in (k, v))
+    scores = (q.to(dtype) / math.sqrt(q.shape[-1])) @ k.transpose(-1, -2)
+    if causal:
+        rows, keys = scores.shape[-2:]
+        scores = scores.masked_fill(torch.arange(keys) > torch.arange(rows)[:, None] + keys - rows, -math.inf)
+    return torch.softmax(scores, -1) @ v
+
+
+def float8(splits: int | None) -> None:
+    """8-bit keys and values: judged against the numbers that were stored, scales applied."""
+    kind = torch.float8_e5m2
+    q, k, v = qkv(1, 4, 2, 3, 70, 64, torch.float16)
+    stored = [(x / s).to(kind) for x, s in ((k, 0.5), (v, 2.0))]
+    out = segmented.attention(q, *stored, k_scale=0.5, v_scale=2.0, causal=True, tuning=tuning(splits))
+    k, v = (x.to(torch.float16) * s for x, s in zip(stored, (0.5, 2.0), strict=True))
+    exact = reference.attention(q, k, v, causal=True)
+    low = reference.attention(q, k, v, causal=True, dtype=torch.float16)
+    assert excess(out, exact, low, roundings=2) <= 1
+
+
+def append(counts: list[int], kv_lens: list[int], page_size: int, dtype: str) -> None:
+    """The new keys are where the reference finds them, and nothing else has changed."""
+    (_, k_cache, v_cache), options, (k, v) = test_paged.case([0] * len(kv_lens), kv_lens, page_size, dtype=dtype)
+    table, sizes = options["block_table"], options["cache_seqlens"]
+    want_k, want_v = k_cache.clone(), v_cache.clone()
+    new = [torch.cat([x[e - c : e] for e, c in zip(cumulative(kv_lens).tolist()[1:], counts, strict=True)]) for x in (k, v)]
+    for cache, end in ((k_cache, 1), (v_cache, 2)):
+        for b, (size, count) in enumerate(zip(kv_lens, counts, strict=True)):
+            for key in range(size - count, size):
+                cache[table[b, key // page_size], key % page_size] = float(end)
+    triton_append.append(
+        *new, k_cache, v_cache, block_table=table, cache_seqlens=sizes,
+        cu_seqlens_new=cumulative(counts), max_seqlen_new=max(counts),
+    )  # fmt: skip
+    for found, wanted in ((k_cache, want_k), (v_cache, want_v)):
+        assert torch.equal(found.isnan(), wanted.isnan())
+        assert torch.equal(found.nan_to_num(), wanted.nan_to_num())
+    used = paged_reference.used_keys(k_cache, table[0].tolist(), kv_lens[0])
+    assert torch.equal(used, k[: kv_lens[0]])
+
+
+def chosen() -> list[dict[str, Any]]:
+    """Choices made by one call with nothing given."""
+    from kernels.triton_support import choices
+
+    choices.forget()
+    segmented.attention(*qkv(1, 2, 2, 5, 40, 64, torch.float16), causal=True)
+    return choices.made()
