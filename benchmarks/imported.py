@@ -11,4 +11,4 @@ if is_suite_file(SUITE):
     for _operation in dict.fromkeys(w.operation for w in _workloads):
         _suites = {SUITE: tuple(w for w in _workloads if w.operation == _operation)}
         _question = Question(_name, _operation, _suites, backends_of(_operation))
-        globals()[f"attn_{_operation}"] = _question.benchmark(SUITE)
+        globals()[f"attn_{_operation}"] = _question.benchmark(SUITE, f"attn_{_operation}")

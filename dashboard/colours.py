@@ -1,7 +1,7 @@
 """One colour per backend on every page, told apart with every common colour blindness, on white and on black.
 
-Beyond the eighth, colours repeat with another shape of point and another dash; known backends have fixed places, so
-that a filter never recolours what is left.
+Shapes of points and dashes differ along with the colours, and a colour repeats only with another shape. Known backends
+have fixed places, so that a filter never recolours what is left.
 """
 
 from __future__ import annotations
@@ -35,9 +35,14 @@ def colour(name: str) -> str:
 
 def shape(name: str) -> str:
     """Shape of its points."""
-    return SHAPES[place(name) // len(PALETTE) % len(SHAPES)]
+    return SHAPES[_turn(name) % len(SHAPES)]
 
 
 def dash(name: str) -> list[int]:
     """Dash of its lines."""
-    return DASHES[place(name) // len(PALETTE) % len(DASHES)]
+    return DASHES[_turn(name) % len(DASHES)]
+
+
+def _turn(name: str) -> int:
+    # Neighbours in the palette differ in shape too, and the same colour never meets the same shape.
+    return place(name) + place(name) // len(PALETTE)

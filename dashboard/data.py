@@ -16,7 +16,7 @@ import streamlit as st
 
 from db import queries, screens
 from db.engine import Store, open_store
-from db.queries import EnvironmentRow, IncidentDetail, MachineRow, Point, RunRow
+from db.queries import CaseRow, EnvironmentRow, IncidentDetail, MachineRow, Point, RunRow
 from db.repository import TRANSITIONS, set_owner, triage
 from db.screens import (
     AtlasPage,
@@ -139,16 +139,25 @@ def atlas(mark: str, machine: str, metric: str, filters: tuple[tuple[str, Any], 
     return screens.atlas(store(), machine, metric, **dict(filters))
 
 
-@st.cache_resource(max_entries=3, show_spinner=False)
+@st.cache_resource(max_entries=1, show_spinner=False)
 def pairs(mark: str, metric: str, base: str, head: str, benchmarks: tuple[str, ...] | None) -> list[Pair]:
     """Cases of two runs side by side."""
     return screens.pairs(store(), metric, base, head, benchmarks=benchmarks)
 
 
-@st.cache_resource(max_entries=3, show_spinner=False)
-def case_values(mark: str, run_id: str, metrics: tuple[str, ...], benchmark: str | None) -> list[CaseValues]:
-    """Cases of a run with metrics."""
-    return screens.case_values(store(), run_id, metrics, benchmark=benchmark)
+@st.cache_resource(max_entries=1, show_spinner=False)
+def case_values(
+    mark: str, run_id: str, metrics: tuple[str, ...], benchmark: str | None, without: tuple[str, ...] = (),
+    limit: int | None = None,
+) -> list[CaseValues]:  # fmt: skip
+    """Cases of a run with metrics. These are the largest records, so only the last ones asked for are kept."""
+    return screens.case_values(store(), run_id, metrics, benchmark=benchmark, without=without, limit=limit)
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def benchmarks(mark: str, run_id: str) -> dict[str, int]:
+    """Benchmarks of a run with their numbers of cases."""
+    return screens.benchmarks_of_run(store(), run_id)
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
@@ -183,7 +192,7 @@ def troubles(mark: str, run_id: str) -> list[Trouble]:
 
 def author() -> str:
     """Who triages: the user who logged in where the app asks for that, else the owner of the process."""
-    user: Mapping[str, Any] = st.user  # type: ignore[assignment]
+    user: Mapping[str, Any] = st.user
     if user.get("is_logged_in"):
         return str(user.get("email") or user.get("name") or "unknown")
     try:
@@ -206,3 +215,15 @@ def decide(incident_id: str, state: str | None, reason: str, owner: str | None) 
             triage(writable, incident_id, TriageState(state), reason, author())
         if owner is not None:
             set_owner(writable, incident_id, owner)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def cases(mark: str, keys: tuple[str, ...]) -> dict[str, CaseRow]:
+    """Cases by key."""
+    return queries.cases(store(), keys)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def incidents_of(mark: str, keys: tuple[str, ...]) -> dict[str, list[tuple[str, str]]]:
+    """Incidents that hold cases."""
+    return screens.incidents_of_cases(store(), keys)

@@ -13,8 +13,9 @@ from typing import Any
 from dashboard import text
 from db.queries import CaseRow, EnvironmentRow, IncidentDetail, RegressionRow, RunRow
 from db.screens import Pair
-from harness.model import PARAMETERS, InputError, Status, TriageState
+from harness.model import InputError, Status, TriageState
 from harness.model.expr import Expression, compile_expr
+from harness.model.params import PARAMETERS
 
 #: Held by the case but no axis: they repeat what others say, or are texts of many lengths.
 _NO_AXIS = ("q_lens", "kv_lens")
@@ -61,12 +62,18 @@ def axes(
     facet: str | None = None,
 ) -> Axes:  # fmt: skip
     """Axes as asked for where they exist, else those that the trigger reads and that take the most values."""
+    return layout([c.columns for c in cases], trigger.names if trigger else frozenset(), x, y, facet)
+
+
+def layout(
+    rows: Iterable[Mapping[str, Any]], named: frozenset[str], x: str | None, y: str | None, facet: str | None
+) -> Axes:
+    """Axes over rows of parameters; ``named`` come first where nothing was asked for."""
     seen: dict[str, set[Any]] = {}
-    for case in cases:
-        for name, value in case.columns.items():
+    for row in rows:
+        for name, value in row.items():
             if name not in _NO_AXIS and value is not None:
                 seen.setdefault(name, set()).add(value)
-    named = trigger.names if trigger else frozenset()
 
     def rank(name: str) -> tuple[bool, bool, int, str]:
         numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in seen[name])
@@ -167,7 +174,16 @@ def _shown(value: Any) -> Any:
 
 def where_of(case: CaseRow) -> str:
     """The predicate that holds for this case alone."""
-    return " and ".join(f"{_column(k)} == {v!r}" for k, v in case.columns.items() if k != "operation" and v is not None)
+    return " and ".join(
+        f"{_column(k)} == {_literal(v)}" for k, v in case.columns.items() if k != "operation" and v is not None
+    )
+
+
+def _literal(value: Any) -> str:
+    """A value as the expression language writes it; texts in double quotes, since a shell wants the single ones."""
+    written = repr(value)
+    simple = isinstance(value, str) and written == f"'{value}'" and '"' not in value
+    return f'"{value}"' if simple else written
 
 
 def _column(name: str) -> str:

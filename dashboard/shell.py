@@ -9,7 +9,8 @@ from typing import Any
 import streamlit as st
 
 from dashboard import data
-from dashboard.text import plain
+from dashboard.charts import lines
+from dashboard.text import plain, short, when
 from harness.model import AttnwatchError
 
 View = Callable[[str], None]
@@ -34,6 +35,19 @@ def framed(view: View) -> Callable[[], None]:
             st.caption("Nothing was changed. Reload the page to try again.")
 
     return page
+
+
+_PAGES = "pages of the app"
+
+
+def know(pages: Mapping[str, Any]) -> None:
+    """Keep the pages of this run of the script, so that views can link to each other."""
+    st.session_state[_PAGES] = pages
+
+
+def page_of(name: str) -> Any:
+    """The page of a view, for links."""
+    return st.session_state[_PAGES][name]
 
 
 def option(
@@ -86,3 +100,24 @@ def missing(items: Mapping[str, str]) -> None:
         st.markdown("**Not recorded yet**")
         for what, why in items.items():
             st.markdown(f"- {plain(what)}: {plain(why)}")
+
+
+def run(mark: str, place: Any, machine: str | None, key: str = "run") -> str | None:
+    """A run of a machine, the newest by default; its id stands in the address."""
+    known = {r.id: r for r in data.runs(mark, machine)} if machine else {}
+    with place:
+        chosen: str | None = option(
+            "Run", key, list(known),
+            names=lambda i: f"{when(known[i].started_at)}  {known[i].suite}  {short(known[i].revision)}",
+        )  # fmt: skip
+    return chosen
+
+
+def series(rows: list[dict[str, Any]], axis: str, words: str, key: str, **options: Any) -> None:
+    """Series over runs, above the whole span in small, in which a part can be chosen."""
+    place = st.container()
+    log = bool(options.get("log"))
+    chosen = st.altair_chart(lines.overview(rows, log=log), key=key, on_select="rerun", selection_mode="span")
+    span = dict(chosen.get("selection", {})).get("span", {}).get("at")
+    with place:
+        chart(lines.series(rows, axis, span=span or None, **options), words)

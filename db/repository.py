@@ -23,6 +23,7 @@ __all__ = [
     "RegressionRecord",
     "Tally",
     "set_owner",
+    "set_trigger",
     "triage",
     "upsert_incident",
 ]
@@ -214,3 +215,23 @@ def _find(connection: Connection, model: Any, column: Any, value: str | None) ->
     if found is None:
         raise InputError(f"{model.__tablename__} {value!r} is not in the store; ingest its bundle first")
     return found
+
+
+def set_trigger(store: Store, incident_id: str, text: str, why: str, *, at: float) -> None:
+    """Give an incident the trigger that further measuring settled, and keep why. InputError where it is not stored."""
+    with store.write() as connection:
+        table, wanted = table_of(t.Incident), clean(incident_id)
+        row = connection.execute(select(t.Incident.state, t.Incident.evidence).where(t.Incident.id == wanted)).first()
+        if row is None:
+            raise InputError(f"no incident {incident_id!r} in {store.name}; `attnwatch detect` lists them")
+        values = {"trigger_text": clean(text), "evidence": {**row.evidence, "trigger": why}, "updated_at": at}
+        connection.execute(update(table).where(table.c.id == wanted).values(values))
+        _event(
+            connection,
+            wanted,
+            at,
+            TriageState(row.state),
+            TriageState(row.state),
+            f"trigger: {text}; {why}",
+            "attnwatch",
+        )

@@ -34,6 +34,7 @@ __all__ = [
     "Trouble",
     "atlas",
     "attempt",
+    "benchmarks_of_run",
     "case_values",
     "coverage",
     "environment_steps",
@@ -205,15 +206,18 @@ def case_values(
     *,
     benchmark: str | None = None,
     operation: str | None = None,
-    only_ok: bool = False,
+    without: Collection[str] = (),
+    limit: int | None = None,
 ) -> list[CaseValues]:
-    """Cases of a run with some metrics, in the order of their keys in the store."""
+    """Cases of a run with some metrics, in the order in which the store met them; ``without`` leaves statuses out."""
     m, c, v = t.Measurement, t.Case, t.MetricValue
     this = m.run_id == select(t.Run.id).where(t.Run.name == run_id).scalar_subquery()
     wanted: list[ColumnElement[bool]] = [this, m.superseded.is_(False), *_of(benchmark, operation)]
-    if only_ok:
-        wanted.append(m.status == "ok")
+    if without:
+        wanted.append(m.status.not_in(without))
     query: Any = select(m.id, m.status, *case_columns()).join(c, c.id == m.case_id).where(*wanted).order_by(c.id)
+    if limit is not None:
+        query = query.limit(limit)
     values = (
         select(v.measurement_id, t.Metric.name, v.value, v.low, v.high, v.n)
         .join(m, m.id == v.measurement_id)
@@ -221,11 +225,31 @@ def case_values(
         .join(t.Metric, t.Metric.id == v.metric_id)
         .where(*wanted, t.Metric.name.in_(metrics))
     )
-    held: dict[int, dict[str, Value]] = {}
     with store.read() as connection:
+        out = [CaseValues(CaseRow(*r[2:]), r[1], r[0], {}) for r in connection.execute(query)]
+        if limit is not None:
+            # The page is in the order of the cases, so it ends where its last case does.
+            last = out[-1].case.key if out else ""
+            values = values.where(c.id <= select(t.Case.id).where(t.Case.key == last).scalar_subquery())
+        held = {x.measurement_id: x.values for x in out}
         for row in connection.execute(values):
-            held.setdefault(row[0], {})[row[1]] = Value(row[2], row[3], row[4], row[5])
-        return [CaseValues(CaseRow(*r[2:]), r[1], r[0], held.get(r[0], {})) for r in connection.execute(query)]
+            if row[0] in held:
+                held[row[0]][row[1]] = Value(row[2], row[3], row[4], row[5])
+    return out
+
+
+def benchmarks_of_run(store: Store, run_id: str) -> dict[str, int]:
+    """Benchmark -> cases of it in a run, whatever became of them."""
+    m, c = t.Measurement, t.Case
+    query = (
+        select(c.benchmark, func.count())
+        .join(m, m.case_id == c.id)
+        .where(m.run_id == select(t.Run.id).where(t.Run.name == run_id).scalar_subquery(), m.superseded.is_(False))
+        .group_by(c.benchmark)
+        .order_by(c.benchmark)
+    )
+    with store.read() as connection:
+        return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def pairs(

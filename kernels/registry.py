@@ -63,7 +63,9 @@ DECLARED = (
     "kernels.attention.flash_attn_4",
     "kernels.attention.flashinfer",
     "kernels.segmented",
+    "kernels.segmented.triton_backend",
     "kernels.paged",
+    "kernels.paged.triton_backend",
 )
 
 #: operation -> "module:function" of the readable oracle that runs on a CPU.

@@ -63,10 +63,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="another seed draws other tables and noise")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--tables", type=int, help="silent tables a kind (100; quick 8)")
+    parser.add_argument("--every", type=int, help="every so many predicates (1; quick 6)")
     parser.add_argument("--only", help="kinds to run, by comma: those of recovery and silence, time, rivals")
     parser.add_argument("--misses", action="store_true", help="tell what was said instead, on standard error")
     args = parser.parse_args()
-    step = 6 if args.quick else 1
+    step = args.every or (6 if args.quick else 1)
     tables = args.tables or (8 if args.quick else 100)
     wanted = set(args.only.split(",")) if args.only else None
 

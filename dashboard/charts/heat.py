@@ -19,7 +19,7 @@ def ratio_map(cells: Rows, x: str, y: str, facet: str | None, *, what: str = "he
     Cells hold ``x y facet ratio tested inside unsure label cases`` (ratio None where there is none). Inside the
     trigger: outlined. Not tested: hatched. Slower but not confirmed: dimmed.
     """
-    xs, ys = (in_order(c[k] for c in cells) for k in ("x", "y"))
+    cells, (xs, ys, order) = _as_text(cells)
     ratios = [c["ratio"] for c in cells if c["ratio"]]
     most = min(max([*(max(r, 1 / r) for r in ratios), 1.1]), 4.0)
     base = alt.Chart(data(cells)).encode(
@@ -31,7 +31,9 @@ def ratio_map(cells: Rows, x: str, y: str, facet: str | None, *, what: str = "he
         ],
     )  # fmt: skip
     colour = alt.Color(
-        "ratio:Q", title=what, legend=alt.Legend(format=".2f", gradientLength=140),
+        "ratio:Q", title=what, legend=alt.Legend(
+            values=[1 / most, 1, most], labelExpr="format(datum.value - 1, '+.0%')", gradientLength=120
+        ),
         scale=alt.Scale(type="log", domain=[1 / most, 1, most], range=[BETTER, EVEN, WORSE], clamp=True, nice=False),
     )  # fmt: skip
     opacity = alt.condition("datum.unsure", alt.value(0.35), alt.value(1.0))
@@ -46,17 +48,16 @@ def ratio_map(cells: Rows, x: str, y: str, facet: str | None, *, what: str = "he
         ),
     )  # fmt: skip
     hatch = base.transform_filter("!datum.tested").mark_text(text="╱ ╱", color=QUIET, opacity=0.6, fontSize=11)
-    outline = base.transform_filter("datum.inside").mark_rect(
-        filled=False, stroke=WORSE, strokeWidth=2.5, strokeOpacity=1
-    )
-    layers = [filled, broken, hatch, outline]
+    inside = base.transform_filter("datum.inside")
+    # Black on white, so that it stands out from every colour in both themes.
+    outline = [inside.mark_rect(filled=False, stroke=c, strokeWidth=w) for c, w in (("white", 4), ("black", 2))]
+    layers = [filled, broken, hatch, *outline]
     if len(xs) <= 24:
         layers.insert(3, words)
     step = _CELL if len(xs) <= 24 else 14
     layered = alt.layer(*layers).properties(width=alt.Step(step), height=alt.Step(28 if len(ys) <= 24 else 14))
     if facet is None:
         return layered
-    order = in_order(c["facet"] for c in cells)
     columns = max(1, min(len(order), 1100 // (step * max(len(xs), 1) + 90)))
     return layered.facet(
         facet=alt.Facet("facet:N", title=facet, sort=order, header=alt.Header(labelFontWeight="bold")), columns=columns
@@ -65,31 +66,40 @@ def ratio_map(cells: Rows, x: str, y: str, facet: str | None, *, what: str = "he
 
 def surface(rows: Rows, x: str, y: str, value: str, facet: str | None, *, log: bool = True) -> Any:
     """A metric over two parameters. Rows hold ``x y facet value label cases``; ``value`` is the axis title."""
-    xs, ys = (in_order(r[k] for r in rows) for k in ("x", "y"))
+    rows, (xs, ys, order) = _as_text(rows)
     step = _CELL if len(xs) <= 24 else 14
     # A logarithm of nothing is no colour.
     positive = all(r["value"] > 0 for r in rows)
-    base = (
-        alt.Chart(data(rows))
-        .mark_rect()
-        .encode(
-            x=alt.X("x:O", title=x, sort=xs, axis=alt.Axis(labelAngle=-45, labelOverlap="greedy")),
-            y=alt.Y("y:O", title=y, sort=ys[::-1]),
-            color=alt.Color(
-                "value:Q", title=value,
-                scale=alt.Scale(scheme="viridis", type="log" if log and positive else "linear", nice=False),
-            ),
-            tooltip=[
-                alt.Tooltip("x:N", title=x), alt.Tooltip("y:N", title=y), alt.Tooltip("label:N", title=value),
-                alt.Tooltip("cases:Q", title="cases in the cell"),
-            ],
-        )
-        .properties(width=alt.Step(step), height=alt.Step(28 if len(ys) <= 24 else 14))
+    base = alt.Chart(data(rows)).encode(
+        x=alt.X("x:O", title=x, sort=xs, axis=alt.Axis(labelAngle=-45, labelOverlap="greedy", grid=False)),
+        y=alt.Y("y:O", title=y, sort=ys[::-1], axis=alt.Axis(grid=False)),
+        tooltip=[
+            alt.Tooltip("x:N", title=x), alt.Tooltip("y:N", title=y), alt.Tooltip("label:N", title=value),
+            alt.Tooltip("cases:Q", title="cases in the cell"),
+        ],
     )  # fmt: skip
+    filled = base.mark_rect().encode(
+        color=alt.Color(
+            "value:Q", title=value, legend=alt.Legend(format=".3~g"),
+            scale=alt.Scale(scheme="viridis", type="log" if log and positive else "linear", nice=False),
+        )
+    )  # fmt: skip
+    middle = sorted(r["value"] for r in rows)[len(rows) // 2]
+    words = base.mark_text(fontSize=10, clip=True).encode(
+        text=alt.Text("value:Q", format=".2~r"),
+        color=alt.condition(alt.datum.value > middle, alt.value("#101010"), alt.value("#F4F4F4")),
+    )
+    layered = alt.layer(filled, words) if len(xs) <= 24 else filled
+    base = layered.properties(width=alt.Step(step), height=alt.Step(28 if len(ys) <= 24 else 14))
     if facet is None:
         return base
-    order = in_order(r["facet"] for r in rows)
     columns = max(1, min(len(order), 1100 // (step * max(len(xs), 1) + 90)))
     return base.facet(facet=alt.Facet("facet:N", title=facet, sort=order), columns=columns).resolve_axis(
         x="independent", y="independent"
     )
+
+
+def _as_text(rows: Rows) -> tuple[Rows, list[list[str]]]:
+    """Rows with their places as text, and the order of places: a scale takes no mixture of numbers and texts."""
+    orders = [[str(v) for v in in_order(r[k] for r in rows)] for k in ("x", "y", "facet")]
+    return [{**r, "x": str(r["x"]), "y": str(r["y"]), "facet": str(r["facet"])} for r in rows], orders

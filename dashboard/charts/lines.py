@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
@@ -19,22 +20,25 @@ def series(
     bad_from: float | None = None,
     good_until: float | None = None,
     marks: Rows = (),
-    relative: bool = False,
+    span: Sequence[float] | None = None,
 ) -> Any:
-    """Values over time with their 95 % bands; below, the whole span to brush a part of it.
+    """Values over time with their 95 % bands, over ``span`` (ms, from and to) or all of it.
 
     Points hold ``at`` (ms since the epoch), ``value low high name backend run revision status``. ``bad_from`` marks the
     first bad run, ``good_until`` the last good one, ``marks`` (``at text``) upgrades.
     """
     names = sorted({p["name"] for p in points})
-    many = len(names) > 1
-    brush = alt.selection_interval(encodings=["x"], name="span")
+    if span is not None:
+        points = [p for p in points if span[0] <= p["at"] <= span[1]]
+        marks = [m for m in marks if span[0] <= m["at"] <= span[1]]
     shown = [p for p in points if p["value"] is not None]
     lowest = [p["value"] for p in shown]
     scale = alt.Scale(type="log" if log and lowest and min(lowest) > 0 else "linear", zero=False, nice=True)
-    x = alt.X("at:T", title="start of run (UTC)")
+    x = alt.X("at:T", title="start of run (UTC)", axis=alt.Axis(labelOverlap="greedy"))
+    if span is not None:
+        x = x.scale(domain=list(span))
     colour = _by_name(points, names)
-    base = alt.Chart(data(shown)).encode(x=x.scale(domain=brush))
+    base = alt.Chart(data(shown)).encode(x=x)
     band = base.mark_area(opacity=0.22).encode(
         y=alt.Y("low:Q", title=axis, scale=scale), y2="high:Q", color=colour.legend(None)
     )
@@ -50,35 +54,41 @@ def series(
             alt.Tooltip("at:T", title="run of", format="%Y-%m-%d %H:%M"), alt.Tooltip("run:N", title="run"),
         ],
     )  # fmt: skip
-    layers = [*_rules(marks, x, brush), band, line, dots]
+    layers = [*_rules(marks, x), band, line, dots]
     failures = [p | {"value": max(lowest, default=1.0)} for p in points if p["value"] is None]
     if failures:
         layers.append(
             alt.Chart(data(failures))
             .mark_text(text="✕", color=WORSE, fontSize=14)
             .encode(
-                x=x.scale(domain=brush), y=alt.Y("value:Q", title=axis, scale=scale),
+                x=x, y=alt.Y("value:Q", title=axis, scale=scale),
                 tooltip=[alt.Tooltip("name:N", title="series"), alt.Tooltip("status:N", title="status")],
             )
         )  # fmt: skip
-    if good_until is not None:
-        layers.append(_flag(good_until, "last good", QUIET, x, brush, "right"))
-    if bad_from is not None:
-        layers.append(_flag(bad_from, "first bad", WORSE, x, brush, "left"))
-    main = alt.layer(*layers).properties(height=300, width="container")
-    span = (
+    if good_until is not None and (span is None or span[0] <= good_until <= span[1]):
+        layers.append(_flag(good_until, "last good", QUIET, x, "right"))
+    if bad_from is not None and (span is None or span[0] <= bad_from <= span[1]):
+        layers.append(_flag(bad_from, "first bad", WORSE, x, "left"))
+    return alt.layer(*layers).properties(height=300, width="container")
+
+
+def overview(points: Rows, *, log: bool = False) -> Any:
+    """The whole span in small, to choose a part of it with the pointer: the selection ``span`` of ``at``."""
+    shown = [p for p in points if p["value"] is not None]
+    scale = alt.Scale(type="log" if log and all(p["value"] > 0 for p in shown) else "linear", zero=False)
+    names = sorted({p["name"] for p in shown})
+    return (
         alt.Chart(data(shown))
         .mark_line(strokeWidth=1)
         .encode(
-            x=alt.X("at:T", title="drag here to look closer"),
-            y=alt.Y("value:Q", title=None, scale=scale, axis=alt.Axis(labels=False, ticks=False, grid=False)),
-            color=colour.legend(None) if many else alt.value(QUIET),
+            x=alt.X("at:T", title="drag here to look closer, double-click for all"),
+            y=alt.Y("value:Q", title=None, scale=scale, axis=None),
+            color=_by_name(shown, names).legend(None),
             detail="name:N",
         )
-        .properties(height=36, width="container")
-        .add_params(brush)
+        .properties(height=110, width="container")
+        .add_params(alt.selection_interval(encodings=["x"], name="span"))
     )
-    return alt.vconcat(main, span, spacing=6)
 
 
 def _by_name(points: Rows, names: list[str]) -> Any:
@@ -99,10 +109,10 @@ def _dash(points: Rows, names: list[str]) -> dict[str, Any]:
     return {"strokeDash": backend_dash(backends).legend(None)}
 
 
-def _rules(marks: Rows, x: Any, brush: Any) -> list[Any]:
+def _rules(marks: Rows, x: Any) -> list[Any]:
     if not marks:
         return []
-    base = alt.Chart(data(marks)).encode(x=x.scale(domain=brush))
+    base = alt.Chart(data(marks)).encode(x=x)
     tip = [alt.Tooltip("text:N", title="changed"), alt.Tooltip("at:T", title="with the run of", format="%Y-%m-%d")]
     return [
         base.mark_rule(strokeDash=[2, 3], color=QUIET, strokeWidth=1.5).encode(tooltip=tip),
@@ -110,8 +120,8 @@ def _rules(marks: Rows, x: Any, brush: Any) -> list[Any]:
     ]
 
 
-def _flag(at: float, words: str, colour: str, x: Any, brush: Any, align: str) -> Any:
-    base = alt.Chart(data([{"at": at, "text": words}])).encode(x=x.scale(domain=brush))
+def _flag(at: float, words: str, colour: str, x: Any, align: str) -> Any:
+    base = alt.Chart(data([{"at": at, "text": words}])).encode(x=x)
     rule = base.mark_rule(color=colour, strokeWidth=2)
     text = base.mark_text(
         align=align, dx=5 if align == "left" else -5, y=24, color=colour, fontSize=11, fontWeight="bold"
@@ -160,4 +170,4 @@ def controls(rows: Rows) -> Any:
         )
     )
     level = alt.Chart(data([{"one": 1}])).mark_rule(color=QUIET, strokeDash=[2, 3]).encode(y="one:Q")
-    return alt.layer(level, line).properties(height=190, width="container")
+    return alt.layer(level, line).properties(height=230, width="container")

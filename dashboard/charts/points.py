@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from dashboard.colours import QUIET
+from dashboard.colours import BETTER, QUIET, WORSE
 
 from .base import Rows, backend_colour, backend_shape, data
 
@@ -15,7 +15,8 @@ def intervals(rows: Rows, axis: str, *, log: bool = True) -> Any:
     """A value with its interval per backend, one line per workload. Rows hold ``work backend value low high shown``."""
     names = {r["backend"] for r in rows}
     order = list(dict.fromkeys(r["work"] for r in rows))
-    scale = alt.Scale(type="log" if log and all(r["value"] > 0 for r in rows) else "linear", zero=False)
+    logarithmic = log and all(r["value"] > 0 for r in rows)
+    scale = alt.Scale(type="log", nice=False, padding=12) if logarithmic else alt.Scale(zero=False)
     base = alt.Chart(data(rows)).encode(
         y=alt.Y("work:N", title=None, sort=order, axis=alt.Axis(labelLimit=420, grid=True)),
         color=backend_colour(names),
@@ -35,8 +36,8 @@ def front(rows: Rows, x_axis: str, y_axis: str) -> Any:
     """Two metrics of which less is better; who is on the front is joined. Rows hold ``backend x y front label``."""
     names = {r["backend"] for r in rows}
     base = alt.Chart(data(rows)).encode(
-        x=alt.X("x:Q", title=x_axis, scale=alt.Scale(zero=False, padding=30)),
-        y=alt.Y("y:Q", title=y_axis, scale=alt.Scale(zero=False, padding=30)),
+        x=alt.X("x:Q", title=x_axis, scale=alt.Scale(type="log", nice=False, padding=50)),
+        y=alt.Y("y:Q", title=y_axis, scale=alt.Scale(type="log", nice=False, padding=30)),
     )
     line = base.transform_filter("datum.front").mark_line(color=QUIET, strokeDash=[4, 3], interpolate="step-after")
     dots = base.mark_point(size=160, strokeWidth=1.5).encode(
@@ -57,8 +58,8 @@ def growth(rows: Rows, x_axis: str, y_axis: str) -> Any:
         alt.Chart(data([r for r in rows if r["x"] > 0 and r["y"] > 0]))
         .mark_point(filled=True, size=55, opacity=0.75)
         .encode(
-            x=alt.X("x:Q", title=x_axis, scale=alt.Scale(type="log")),
-            y=alt.Y("y:Q", title=y_axis, scale=alt.Scale(type="log")),
+            x=alt.X("x:Q", title=x_axis, scale=alt.Scale(type="log", nice=False, padding=16)),
+            y=alt.Y("y:Q", title=y_axis, scale=alt.Scale(type="log", nice=False, padding=16)),
             color=backend_colour(names),
             shape=backend_shape(names),
             tooltip=[alt.Tooltip("backend:N"), alt.Tooltip("label:N", title="case"), alt.Tooltip("y:Q", title=y_axis)],
@@ -112,10 +113,31 @@ def statuses(rows: Rows, order: list[str], colours: list[str]) -> Any:
         alt.Chart(data(rows))
         .mark_bar()
         .encode(
-            x=alt.X("day:O", title="run", axis=alt.Axis(labelOverlap="greedy", labelAngle=-45)),
+            x=alt.X("day:O", title="run", axis=alt.Axis(labelOverlap="greedy", labelAngle=0)),
             y=alt.Y("cases:Q", title="cases"),
             color=alt.Color("status:N", title=None, scale=alt.Scale(domain=order, range=colours)),
             tooltip=[alt.Tooltip("day:N", title="run"), alt.Tooltip("status:N"), alt.Tooltip("cases:Q")],
         )
-        .properties(height=190, width="container")
+        .properties(height=230, width="container")
     )
+
+
+def ratios(rows: Rows, axis: str) -> Any:
+    """Head over base, one mark per case and one line per backend. Rows hold ``backend ratio verdict label``."""
+    order = ["worse", "within noise", "same", "better"]
+    colours = [WORSE, QUIET, QUIET, BETTER]
+    level = alt.Chart(data([{"one": 1}])).mark_rule(color=QUIET, strokeDash=[2, 3]).encode(x="one:Q")
+    marks = (
+        alt.Chart(data(rows))
+        .mark_point(filled=True, size=45, opacity=0.6)
+        .encode(
+            x=alt.X("ratio:Q", title=axis, scale=alt.Scale(type="log", nice=False, padding=20)),
+            y=alt.Y("backend:N", title=None),
+            color=alt.Color("verdict:N", title=None, scale=alt.Scale(domain=order, range=colours)),
+            tooltip=[
+                alt.Tooltip("backend:N"), alt.Tooltip("label:N", title="case"),
+                alt.Tooltip("ratio:Q", title=axis, format=".3f"), alt.Tooltip("verdict:N"),
+            ],
+        )
+    )  # fmt: skip
+    return alt.layer(level, marks).properties(height=alt.Step(34), width="container")

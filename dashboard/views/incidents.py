@@ -1,61 +1,181 @@
-"""What regressed, since when, how sure, which combinations."""
+"""What regressed, since when, how sure, which combinations set it off, and what now."""
 
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import streamlit as st
 
-from dashboard import data
+from dashboard import data, shell, triage
+from dashboard.alarms import alarms
+from dashboard.text import age, count, effect, label, plain, short, when
+from db.queries import IncidentRow
+from db.screens import Coverage
+from harness.model import TriageState
+
+OPEN = (TriageState.NEW, TriageState.CONFIRMED, TriageState.SUSPECT, TriageState.ACKNOWLEDGED)
+_URGENT = (TriageState.NEW, TriageState.CONFIRMED)
+_PAGE = 50
+_CARDS = 3
 
 
-def page() -> None:
-    """Incidents, newest first, and the regressions of the chosen one."""
+@shell.framed
+def page(mark: str) -> None:
+    """The first screen of the morning."""
     st.title("Incidents")
-    mark = data.revision()
-    found = data.list_incidents(mark)
-    newest = data.list_runs(mark)
-    if not newest:
-        st.info("The store holds no runs yet. `make nightly` makes the first one.")
+    if shell.empty(mark):
         return
-    age_h = (time.time() - newest[0].started_at) / 3600
-    st.caption(f"Newest run: {newest[0].suite} on {newest[0].device_model}, {age_h:.1f} h ago.")
-    if age_h > 36:
-        st.warning("No run for more than 36 hours: these figures are stale.")
-    if not found:
-        st.success("No incidents. Every series of the newest run is where it was.")
-        return
-    rows = [
-        {
-            "id": i.id, "state": i.state, "what": i.title, "trigger": i.trigger_text or "-",
-            "effect": None if i.effect is None else f"{i.effect - 1:+.0%}", "cases": i.regressions,
-            "since": (i.first_bad_revision or "")[:12],
-        }
-        for i in found
-    ]  # fmt: skip
-    st.dataframe(rows, hide_index=True, width="stretch")
-    ids = [i.id for i in found]
-    asked = st.query_params.get("incident")
-    chosen = st.selectbox("Incident", ids, index=ids.index(asked) if asked in ids else 0)
-    st.query_params["incident"] = chosen
-    detail = data.one_incident(mark, chosen)
-    if detail is None:
-        return
-    st.subheader(chosen)
-    st.text(detail.incident.title)
-    st.dataframe(
-        [
-            {
-                **r.case.columns,
-                "metric": r.metric,
-                "ratio": r.ratio,
-                "low": r.ratio_low,
-                "high": r.ratio_high,
-                "state": r.state,
-                "status": "" if r.metric != "status" else f"{r.base_status} -> {r.head_status}",
-            }
-            for r in detail.regressions
-        ],
-        hide_index=True,
-        width="stretch",
+    newest = data.coverage(mark)
+    held = data.holdings(mark)
+    _fresh(newest)
+    urgent = data.incident_page(mark, tuple(s.value for s in _URGENT), None, None, "", _CARDS, 0)
+    if urgent.total:
+        for row in urgent.rows:
+            _card(row)
+        if urgent.total > len(urgent.rows):
+            st.caption(f"{count(urgent.total - len(urgent.rows), 'more', 'more')} in the table below.")
+    else:
+        _calm(newest, held.incidents)
+    if held.incidents:
+        _table(mark)
+
+
+def _fresh(newest: list[Coverage]) -> None:
+    now = time.time()
+    for sentence in alarms(newest, now):
+        st.warning(plain(sentence), icon=":material/schedule:")
+    c = newest[0]
+    ran = ", ".join(f"{n:,} {label(s)}" for s, n in sorted(c.counts.items(), key=lambda item: -item[1]))
+    st.caption(
+        f"Newest run: {plain(c.suite)} of revision {plain(short(c.revision))} on {plain(c.device_model)}, "
+        f"{age(c.started_at, now)} ago ({ran})."
     )
+
+
+def _calm(newest: list[Coverage], by_state: dict[str, int]) -> None:
+    known = sum(by_state.get(s, 0) for s in OPEN)
+    if known:
+        st.success(f"Nothing new. {count(known, 'known incident')} still open.", icon=":material/check_circle:")
+        return
+    compared = sum(c.counts.get("ok", 0) for c in newest[:1])
+    st.success(
+        f"No incidents. All of the {count(compared, 'measured case')} of the newest run are where they were, "
+        "or have nothing to be compared with yet.",
+        icon=":material/check_circle:",
+    )
+
+
+def _card(row: IncidentRow) -> None:
+    now = time.time()
+    with st.container(border=True):
+        left, right = st.columns([5, 1.3], vertical_alignment="center")
+        with left:
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                triage.badge(row.state)
+                st.markdown(f"**{plain(row.title)}**")
+            if row.trigger_text:
+                st.code(row.trigger_text, language="python", wrap_lines=True)
+            else:
+                st.caption("No trigger: nothing separates the regressed combinations from the others.")
+            st.markdown(
+                f"Effect **{plain(effect(row.effect, row.effect_low, row.effect_high))}**"
+                f" · first bad revision **{plain(short(row.first_bad_revision) or 'unknown')}**"
+                f" · last good {plain(short(row.last_good_revision) or 'unknown')}"
+                f" · {count(row.regressions, 'combination')} · {age(row.opened_at, now)} old"
+                f" · {'owner ' + plain(row.owner) if row.owner else 'no owner'}"
+            )
+        with right:
+            _link(row.id)
+
+
+def _link(incident_id: str) -> None:
+    st.page_link(
+        shell.page_of("incident"), label=f"Open {plain(incident_id)}", icon=":material/arrow_forward:",
+        query_params={"incident": incident_id},
+    )  # fmt: skip
+
+
+def _table(mark: str) -> None:
+    held = data.holdings(mark)
+    st.subheader("All incidents")
+    states, backend, machine, text = st.columns([3, 1.4, 1.6, 2])
+    with states:
+        known = [s.value for s in TriageState if held.incidents.get(s.value)]
+        wanted = st.pills(
+            "State", known, selection_mode="multi", key="state", bind="query-params",
+            format_func=lambda s: f"{label(s)} {held.incidents.get(s, 0)}",
+            help="None chosen: all of them",
+        )  # fmt: skip
+    with backend:
+        one = shell.option("Backend", "backend", ["all", *held.incident_backends])
+    with machine:
+        on = dict(held.incident_machines)
+        where = shell.option("Machine", "machine", ["all", *on], names=lambda f: on.get(f, f))
+    with text:
+        words = shell.words("Text", "q", placeholder="title, trigger, revision, owner, id")
+    number = st.session_state.get("page", 1)
+    filters = (
+        tuple(wanted) or None, None if one == "all" else one, None if where == "all" else where, words, _PAGE,
+    )  # fmt: skip
+    found = data.incident_page(mark, *filters, (number - 1) * _PAGE)
+    if not found.rows and number > 1:
+        found = data.incident_page(mark, *filters, 0)
+    if not found.total:
+        st.info("No incident matches these filters.")
+        return
+    now = time.time()
+    picked = st.dataframe(
+        [_row(r, now) for r in found.rows], hide_index=True, width="stretch", key="table", on_select="rerun",
+        selection_mode="single-row", column_config=_COLUMNS,
+    )  # fmt: skip
+    if found.total > _PAGE:
+        pages = -(-found.total // _PAGE)
+        st.number_input(f"Page, of {pages}", 1, pages, key="page", width=160)
+    rows = picked["selection"]["rows"]
+    if rows and rows[0] < len(found.rows):
+        _chosen(mark, found.rows[rows[0]])
+    else:
+        st.caption("Choose a row to triage it here, or open it for the map, the series and the evidence.")
+
+
+_COLUMNS: dict[str, Any] = {
+    "state": st.column_config.TextColumn("State", width="small"),
+    "what": st.column_config.TextColumn("What", width="medium"),
+    "trigger": st.column_config.TextColumn("Trigger", width="large"),
+    "effect": st.column_config.TextColumn("Effect (95 % interval)", help="head over base, less one"),
+    "since": st.column_config.TextColumn("First bad"),
+    "age": st.column_config.TextColumn("Age", width="small"),
+    "owner": st.column_config.TextColumn("Owner", width="small"),
+    "cases": st.column_config.NumberColumn("Cases", width="small"),
+    "id": st.column_config.TextColumn("Id", width="small"),
+}
+
+
+def _row(r: IncidentRow, now: float) -> dict[str, Any]:
+    return {
+        "state": label(r.state), "what": r.title, "trigger": r.trigger_text or "–",
+        "effect": effect(r.effect, r.effect_low, r.effect_high), "since": short(r.first_bad_revision),
+        "age": age(r.opened_at, now), "owner": r.owner, "cases": r.regressions, "id": r.id,
+    }  # fmt: skip
+
+
+def _chosen(mark: str, row: IncidentRow) -> None:
+    with st.container(border=True):
+        facts, decide = st.columns([3, 2], gap="large")
+        with facts:
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                triage.badge(row.state)
+                st.markdown(f"**{plain(row.title)}**")
+            if row.trigger_text:
+                st.code(row.trigger_text, language="python", wrap_lines=True)
+            st.markdown(
+                f"Effect {plain(effect(row.effect, row.effect_low, row.effect_high))}"
+                f" · opened {when(row.opened_at)} UTC"
+            )
+            _link(row.id)
+            detail = data.incident(mark, row.id)
+            if detail is not None:
+                triage.history(detail.events)
+        with decide:
+            triage.form(row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import bisecting, detecting, explaining, judging, measuring, night, people, store
+from . import bisecting, detecting, explaining, judging, measuring, night, people, settling, store
 
 app = typer.Typer(
     name="attnwatch",
@@ -27,6 +27,7 @@ app.command()(measuring.doctor)
 app.command()(store.export)
 app.command()(night.dashboard)
 app.command()(people.triage)
+app.command()(settling.confirm)
 app.command()(bisecting.bisect)
 
 workload = typer.Typer(help="Workload files: sweep what a team serves.", no_args_is_help=True)

@@ -41,7 +41,8 @@ def measure(say: Any = None) -> tuple[Environment, list[Measurement]]:
     """Measure the suite once on this machine's CPU, about half a minute."""
     options = MeasureOptions(max_seconds=0.08, max_samples=40, hot=False)
     cases, out = suite(), []
-    with WorkerClient.connect(WorkerSpec("cpu")) as client:
+    # One thread: on a busy machine a second one measures how often it is preempted.
+    with WorkerClient.connect(WorkerSpec("cpu", variables=(("OMP_NUM_THREADS", "1"),))) as client:
         environment = client.environment()
         for i, case in enumerate(cases):
             if say is not None and i % 20 == 0:

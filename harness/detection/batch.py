@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -67,7 +68,8 @@ def make_batch(flat: Array, start: Ints) -> Batch:
     of_log = log[ids]
     y = np.log(np.where(of_log, flat, 1.0))
     if not of_log.all():
-        y = np.where(of_log, y, flat / unit[ids])
+        # Squares of what is left must stay finite.
+        y = np.where(of_log, y, np.clip(flat / unit[ids], -1e100, 1e100))
     centre = medians(y, begin)
     return Batch(y - centre[ids], begin, row, ids, log, unit, centre)
 
@@ -106,8 +108,22 @@ def _common(n: Ints) -> list[int]:
     return [int(k) for k, c in zip(lengths, how_many, strict=True) if k > 0 and (c >= 8 or k > 4096)][:64]
 
 
+def stretches(start: Ints, points: int = 60_000) -> list[tuple[int, int]]:
+    """Ranges of series with about so many points together, so that what is worked on stays in the cache."""
+    total, series = int(start[-1]), len(start) - 1
+    cut = np.unique(np.minimum(np.searchsorted(start, np.arange(0, total + points, points)), series))
+    return [(a, b) for a, b in itertools.pairwise(cut.tolist()) if b > a]
+
+
 def running_median(x: Array, start: Ints, width: int) -> Array:
     """Median over ``width`` (odd) points around each, mirrored at both ends of each series."""
+    out = np.empty(len(x))
+    for a, b in stretches(start):
+        out[start[a] : start[b]] = _running_median(x[start[a] : start[b]], start[a : b + 1] - start[a], width)
+    return out
+
+
+def _running_median(x: Array, start: Ints, width: int) -> Array:
     n = np.diff(start)
     half = width // 2
     padded_n = np.where(n > 0, n + 2 * half, 0)

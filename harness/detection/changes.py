@@ -61,12 +61,16 @@ class Change:
 
 @dataclass(frozen=True)
 class Detected:
-    """``changes[i]`` of series i, by index. ``log[i]``: judged on the log scale. ``family`` of the suite, if any."""
+    """``changes[i]`` of series i, by index. ``log[i]``: judged on the log scale. ``families`` of the suite, if any.
+
+    ``edge`` is the state of the newest nights of a suite (None without one); exact series have no level there.
+    """
 
     changes: list[list[Change]]
     log: Bools
     exact: Bools
-    family: Family | None
+    families: list[Family]
+    edge: Edge | None
 
 
 @dataclass(slots=True)
@@ -89,12 +93,20 @@ def detect(values: Sequence[Array], options: DetectOptions = DetectOptions(), *,
     return detect_flat(flat, start, options, pool=pool)
 
 
-def detect_flat(flat: Array, start: Ints, options: DetectOptions = DetectOptions(), *, pool: bool = False) -> Detected:
-    """As :func:`detect`, for series end to end: ``flat`` [points], series i from ``start[i]`` to ``start[i + 1]``."""
+def detect_flat(
+    flat: Array, start: Ints, options: DetectOptions = DetectOptions(), *, pool: bool = False,
+    known_exact: Bools | None = None, groups: Sequence[str] = (), inflate: Array | None = None,
+) -> Detected:  # fmt: skip
+    """As :func:`detect`, for series end to end: ``flat`` [points], series i from ``start[i]`` to ``start[i + 1]``.
+
+    ``known_exact`` [series] says which are deterministic, instead of their looks. ``groups`` [series]: labels whose
+    members may change together, besides the suite as a whole. ``inflate`` [series, rows], for series of one length:
+    how much wider than usual a row's noise is.
+    """
     batch = make_batch(flat, start)
     rows = np.diff(start)
     prepared = prepare(batch, options.interior, pooled=pool)
-    exact = looks_exact(batch, prepared.same, options.exact)
+    exact = looks_exact(batch, prepared.same, options.exact) if known_exact is None else known_exact
     found: dict[int, list[_Found]] = {}
     at, weighed = interior(prepared, options.interior, ignore=exact)
     for position, z in zip(at.tolist(), weighed.z.tolist(), strict=True):
@@ -106,11 +118,11 @@ def detect_flat(flat: Array, start: Ints, options: DetectOptions = DetectOptions
         places = exact_changes(flat_values(batch, i))
         if len(places):
             found[i] = [_Found(a + int(k), 0.0, "exact", False) for k in places]
-    shared = _newest(batch, rows, exact, found, options, pool)
+    newest = _newest(batch, rows, exact, found, options, pool, groups, inflate)
     changes: list[list[Change]] = [[] for _ in range(len(batch))]
     for i, ours in found.items():
         changes[i] = _estimated(i, ours, prepared, rows, options)
-    return Detected(changes, batch.log, exact, shared)
+    return Detected(changes, batch.log, exact, newest[0], newest[1])
 
 
 def flat_values(batch: Batch, i: int) -> Array:
@@ -119,8 +131,9 @@ def flat_values(batch: Batch, i: int) -> Array:
 
 
 def _newest(
-    batch: Batch, rows: Ints, exact: Bools, found: dict[int, list[_Found]], options: DetectOptions, pool: bool
-) -> Family | None:
+    batch: Batch, rows: Ints, exact: Bools, found: dict[int, list[_Found]], options: DetectOptions, pool: bool,
+    groups: Sequence[str], inflate: Array | None,
+) -> tuple[list[Family], Edge | None]:  # fmt: skip
     """Add what the newest nights show. The rows of all series are laid side by side, aligned at their ends."""
     noise = options.edge.noise
     window = noise.baseline + noise.gap + 2
@@ -128,22 +141,39 @@ def _newest(
     for i, ours in found.items():
         first_row[i] = batch.row[ours[-1].at]
     judged = ~exact & (batch.count > 1)
-    shared: Family | None = None
     nights = np.minimum(rows, window)
-    groups = [int(nights.max(initial=0))] if pool else np.unique(nights[judged]).tolist()
-    for length in groups:
-        pick = np.flatnonzero(judged if pool else judged & (nights == length))
-        if not len(pick) or length < 4:
-            continue
-        x = right_aligned(batch, rows, pick, length)
-        first = np.maximum(first_row[pick] - (rows[pick] - length), 0)
-        newest = edge(x, options.edge, first=first, pooled=pool)
-        _add_edge(newest, x, pick, rows, batch, found, options)
-        if pool:
-            shared = family(x, newest.noise, options.family)
-            if shared is not None:
-                _add_family(shared, x, pick, rows, batch, found, options)
-    return shared
+    if not pool:
+        for length in np.unique(nights[judged]).tolist():
+            pick = np.flatnonzero(judged & (nights == length))
+            if length > options.edge.least_alone:
+                x = right_aligned(batch, rows, pick, length)
+                first = np.maximum(first_row[pick] - (rows[pick] - length), 0)
+                _add_edge(edge(x, options.edge, first=first, pooled=False), x, pick, rows, batch, found, options)
+        return [], None
+    length = int(nights.max(initial=0))
+    if length < 4 or not judged.any():
+        return [], None
+    every = np.arange(len(batch))
+    x = right_aligned(batch, rows, every, length)
+    x[~judged] = np.nan
+    first = np.maximum(first_row - (rows - length), 0)
+    wide = None if inflate is None else inflate[:, -length:]
+    newest = edge(x, options.edge, first=first, pooled=True, inflate=wide)
+    _add_edge(newest, x, every, rows, batch, found, options)
+    families = []
+    for members in _groups(groups, len(batch)):
+        shared = family(x, newest.noise, options.family, leave_out=~members, inflate=wide)
+        if shared is not None:
+            families.append(shared)
+            _add_family(shared, x, rows, batch, found, options)
+    return families, newest
+
+
+def _groups(groups: Sequence[str], series: int) -> list[Bools]:
+    """The whole suite first, then each label that some but not all series bear."""
+    labels = np.asarray(groups)
+    parts = [labels == name for name in np.unique(labels)] if len(labels) else []
+    return [np.ones(series, dtype=bool), *(p for p in parts if not p.all())]
 
 
 def right_aligned(batch: Batch, rows: Ints, pick: Ints, nights: int) -> Array:
@@ -168,11 +198,11 @@ def _add_edge(
 
 
 def _add_family(
-    shared: Family, x: Array, pick: Ints, rows: Ints, batch: Batch, found: dict[int, list[_Found]],
-    options: DetectOptions,
-) -> None:  # fmt: skip
+    shared: Family, x: Array, rows: Ints, batch: Batch, found: dict[int, list[_Found]], options: DetectOptions
+) -> None:
+    every = np.arange(len(batch))
     for k in np.flatnonzero(shared.members).tolist():
-        _add(shared.start, k, float(1 - shared.posterior[k]), "family", x, pick, rows, batch, found, options)
+        _add(shared.start, k, float(1 - shared.posterior[k]), "family", x, every, rows, batch, found, options)
 
 
 def _add(

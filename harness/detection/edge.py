@@ -7,12 +7,12 @@ what the same statistic did in the suite's own past.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from .batch import Array, Bools, Ints
-from .noise import Noise, NoiseOptions, fit_noise
+from .noise import Noise, NoiseOptions, fit_noise, row_median
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,12 @@ class EdgeOptions:
     """``steps``, ``slopes``: lengths tried, in nights; ``long`` is paid on top for slopes and steps beyond 8.
 
     ``level``: log likelihood ratio that makes a suspect, ``level_alone`` for a series without a suite. Added are
-    ``short / nights`` while history is shorter than the baseline, and ``slow`` for each night that neighbours are
+    ``short / nights`` while fewer than ``enough`` nights are known, and ``slow`` for each night that neighbours are
     worth less for being alike, which makes levels harder to know. The suite's past moves the level between ``least``
     and ``most`` towards ``rate`` false suspects per series and night; the setting counts for ``trust`` series there.
-    ``beyond``: margin over the series' own past. ``relevant``: smallest change, on the log scale.
+    ``shown``: share of a step that the median of its nights must show, half of it for a slope. ``one_night``: the
+    newest night alone may make a suspect where it is farther out than anything in the suite's past; for those who
+    measure suspects again. ``relevant``: smallest change, on the log scale.
     """
 
     steps: tuple[int, ...] = (2, 3, 4, 5, 6, 7, 8, 11, 14, 18)
@@ -32,17 +34,19 @@ class EdgeOptions:
     level_alone: float = 11.0
     least: float = 7.3
     most: float = 30.0
-    long: float = 1.0
-    short: float = 50.0
+    long: float = 0.7
+    short: float = 120.0
+    enough: int = 45
     rate: float = 4e-4
     relevant: float = 0.01
-    slow: float = 0.3
-    beyond: float = 0.0
+    slow: float = 0.2
+    shown: float = 0.4
     sizes: int = 16
     calibrate: int = 1500
     trust: float = 40.0
     together: int = 1024
     least_alone: int = 12
+    one_night: bool = False
     noise: NoiseOptions = field(default_factory=NoiseOptions)
 
 
@@ -86,14 +90,26 @@ def edge(
     levels = (
         level
         + options.slow * alike
-        + options.short * np.maximum(1 / np.maximum(noise.count, 1) - 1 / options.noise.baseline, 0.0)
+        + options.short * np.maximum(1 / np.maximum(noise.count, 1) - 1 / options.enough, 0.0)
     )
     hit = (noise.count >= least) & (evidence > levels)
     pick = np.flatnonzero(hit)
-    # A series whose own past looked as bad without a change is no suspect for doing so again.
-    levels[pick] = np.maximum(levels[pick], past_maxima(x, pick, first, noise, options) + options.beyond)
-    hit[pick] = evidence[pick] > levels[pick]
+    if len(pick):
+        # Which night it began is asked of every length, not only of those that keep the statistic cheap.
+        fine = replace(options, steps=tuple(range(1 if options.one_night else 2, reach + 1)))
+        _, m, step[pick], slope[pick] = _strongest(e[pick], noise.part(pick), fine)
+        start[pick] = nights - m
+        # A series whose own past looked as bad without a change is no suspect for doing so again.
+        levels[pick] = np.maximum(levels[pick], past_maxima(x, pick, first, noise, options, start[pick] - 1))
+        hit[pick] = (evidence[pick] > levels[pick]) & _shown(x[pick], pick, start, step, slope, noise, options)
     return Edge(hit, evidence, start, step, slope, levels, noise)
+
+
+def _shown(x: Array, pick: Ints, start: Ints, step: Array, slope: Bools, noise: Noise, options: EdgeOptions) -> Bools:
+    """Whether the median of the changed nights lies where the change says: two modes can trade shares without."""
+    after = np.where(np.arange(x.shape[1]) >= start[pick][:, None], x, np.nan)
+    moved = (row_median(after) - noise.level[pick]) * np.sign(step[pick])
+    return np.asarray(moved >= options.shown * np.where(slope[pick], 0.5, 1.0) * np.abs(step[pick]))
 
 
 def sizes(options: EdgeOptions) -> Array:
@@ -154,8 +170,14 @@ def _strongest(e: Array, part: Noise, options: EdgeOptions) -> tuple[Array, Ints
         best, length = np.where(better, found, best), np.where(better, m, length)
         step, slope = np.where(better, told, step), np.where(better, is_slope, slope)
 
+    if options.one_night:
+        out = known[:, -1] & (np.abs(np.nan_to_num(e[:, -1])) > part.largest)
+        value = first[:, :, -1] * discount(step_shape(part, 1), part)
+        best = np.where(out, value.max(axis=0), -np.inf)
+        length, step = np.ones(series, dtype=np.int64), size[value.argmax(axis=0)] * part.scale
+        best = np.where(np.abs(step) >= options.relevant, best, -np.inf)
     for m in options.steps:
-        if m <= reach:
+        if 1 < m <= reach:
             take((first[:, :, -m] + summed[:, :, m - 2]) * discount(step_shape(part, m), part), m, False)
     for m in options.slopes:
         if m <= reach:
@@ -192,11 +214,17 @@ def _level(x: Array, first: Ints | None, noise: Noise, options: EdgeOptions) -> 
     return float(np.clip(mixed, options.least, options.most))
 
 
-def past_maxima(x: Array, pick: Ints, first: Ints | None, noise: Noise, options: EdgeOptions) -> Array:
-    """Largest evidence for a step of up to 8 nights that the baseline nights of the series ``pick`` ever gave."""
-    end = int(noise.last.max())
+def past_maxima(
+    x: Array, pick: Ints, first: Ints | None, noise: Noise, options: EdgeOptions, until: Ints | None = None
+) -> Array:
+    """Largest evidence for a step of up to 8 nights that the series ``pick`` gave before.
+
+    ``until`` [picked]: column at which the past ends; that of the nights learnt from by default.
+    """
+    ends_at = noise.last[pick] if until is None else np.maximum(until, noise.last[pick])
+    end = int(ends_at.max(initial=noise.begin))
     column = np.arange(noise.begin, end)
-    inside = column < noise.last[pick][:, None]
+    inside = column < ends_at[:, None]
     if first is not None:
         inside &= column >= first[pick][:, None]
     past = np.where(inside, x[pick, noise.begin : end], np.nan)

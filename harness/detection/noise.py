@@ -26,7 +26,8 @@ class NoiseOptions:
 
     ``clip``, ``spike``: reach in robust scales of values for the level, of innovations for the scale. ``lean_rho``:
     nights' worth of the suite's autocorrelation. ``bandwidth``: of the density, in units of asinh. ``heavy``: least
-    share of a t distribution with 3 degrees of freedom, and ``prior`` innovations' worth of it.
+    share of a t distribution with 3 degrees of freedom, and ``prior`` innovations' worth of it. ``many`` innovations
+    are needed to know the largest.
     """
 
     baseline: int = 60
@@ -40,6 +41,7 @@ class NoiseOptions:
     heavy: float = 0.002
     prior: float = 40.0
     floor: float = 0.002
+    many: int = 1000
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Noise:
 
     ``level`` and ``scale`` are on the scale of the values given (logarithms); ``scale`` is that of one innovation.
     ``count``: nights learnt from, between the columns ``begin`` and ``last`` [series]; ``known``: enough of them.
+    ``largest`` innovation that the suite's past holds, infinite where the past is too short to say.
     """
 
     level: Array
@@ -58,11 +61,12 @@ class Noise:
     table: Array
     last: Ints
     begin: int
+    largest: float = np.inf
 
     def part(self, pick: slice | Ints) -> Noise:
         """The noise of some of the series."""
         return Noise(self.level[pick], self.scale[pick], self.rho[pick], self.count[pick], self.known[pick],
-                     self.table, self.last[pick], self.begin)  # fmt: skip
+                     self.table, self.last[pick], self.begin, self.largest)  # fmt: skip
 
     def log_density(self, x: Array) -> Array:
         """Log density at innovations ``x`` of any shape, in units of the scale."""
@@ -109,7 +113,9 @@ def fit_noise(x: Array, options: NoiseOptions = NoiseOptions(), *, first: Ints |
     # Residuals around a level that was learnt from themselves are too small by this much.
     z = e / scale[:, None] * np.sqrt(count / np.maximum(count - 1, 1))[:, None]
     shared = z[known] if pooled else z[:0]
-    return Noise(level, scale, rho, count, known, _table(shared, options), last, begin)
+    held = np.abs(shared[np.isfinite(shared)])
+    largest = float(held.max()) if len(held) >= options.many else np.inf
+    return Noise(level, scale, rho, count, known, _table(shared, options), last, begin, largest)
 
 
 def _level(past: Array, count: Ints, known: Bools, options: NoiseOptions) -> tuple[Array, Array]:

@@ -6,13 +6,12 @@ difference are left out first. What remains is few enough for the exact recursio
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import ndimage
 
-from .batch import Array, Ints
+from .batch import Array, Ints, stretches
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,6 @@ class PartitionOptions:
     least: float = 2.0
     block: int = 4096
     together: int = 1024
-    stretch: int = 60_000
 
 
 def places(z: Array, start: Ints, options: PartitionOptions = PartitionOptions()) -> Ints:
@@ -37,10 +35,9 @@ def places(z: Array, start: Ints, options: PartitionOptions = PartitionOptions()
 
     ``z`` [points] is in units of the noise.
     """
-    # A stretch of series at a time, so that what is worked on stays in the processor's cache.
-    cut = np.unique(np.searchsorted(start, np.arange(0, len(z) + options.stretch, options.stretch)))
-    found = [_places(z[start[a] : start[b]], start[a : b + 1] - start[a], options) + start[a]
-             for a, b in itertools.pairwise(np.minimum(cut, len(start) - 1).tolist()) if b > a]  # fmt: skip
+    found = [
+        _places(z[start[a] : start[b]], start[a : b + 1] - start[a], options) + start[a] for a, b in stretches(start)
+    ]
     return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
 
 

@@ -29,7 +29,7 @@ def build_pool(columns: Sequence[Column], n: int, outcome: Floats, *, several: b
         # Numbers near the end of float64 overflow to infinity, as they do in Python.
         with np.errstate(over="ignore", invalid="ignore"):
             add_pairs(pool, [*_most_telling(numeric, outcome, _PAIRED), *_most_telling(texts, outcome, _PAIRED)])
-            add_products(pool, _most_telling(numeric, outcome, _MULTIPLIED))
+            add_products(pool, _most_telling(numeric, outcome, _MULTIPLIED), outcome)
     return pool.close()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,26 +16,48 @@ from .columns import Bools, Floats
 
 #: Degrees of freedom that are tried; the last is Gaussian to the eye.
 TAILS = (2.2, 3.0, 4.0, 6.0, 12.0, 60.0)
+#: Rows without a regression that suffice to tell the noise.
+_ENOUGH = 50
+
+
+#: Share of regressed rows whose shift may be anything up to the largest in the table: one cause seldom costs all
+#: combinations the same.
+_UNEVEN = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class RatioModel:
-    """Two groups on the log scale: ``centre`` without and ``centre + shift`` with a regression. Noise of row i is
-    ``scale[i]`` (n,) times a Student-t with ``tail`` degrees of freedom; ``fit`` is the log likelihood."""
+    """Two groups on the log scale: ``centre`` without and about ``centre + shift`` with a regression, at most
+    ``centre + top``. Noise of row i is ``scale[i]`` (n,) times a Student-t with ``tail`` degrees of freedom; ``fit`` is
+    the log likelihood."""
 
     centre: float
     shift: float
     scale: Floats
     tail: float
     fit: float
+    top: float
 
     def weight(self, logs: Floats) -> Floats:
         """Log likelihood ratio (n,) of each row: regressed against not."""
-        out: Floats = self._log_density(logs - self.centre - self.shift) - self._log_density(logs - self.centre)
+        return self.slowed(logs) - self.ordinary(logs)
+
+    def ordinary(self, logs: Floats) -> Floats:
+        """Log density (n,) of rows that did not regress."""
+        return self._log_density(logs - self.centre)
+
+    def slowed(self, logs: Floats) -> Floats:
+        """Log density (n,) of rows that regressed: most by ``shift``, some by anything up to ``top``."""
+        above = logs - self.centre
+        width = np.maximum(self.top - self.scale, 4 * self.scale)
+        flat = np.where((above > self.scale) & (above <= self.scale + width), -np.log(width), -np.inf)
+        usual = self._log_density(above - self.shift)
+        out: Floats = np.logaddexp(math.log(1 - _UNEVEN) + usual, math.log(_UNEVEN) + flat)
         return out
 
     def _log_density(self, residual: Floats) -> Floats:
-        return log_density(residual / self.scale, self.tail) - np.log(self.scale)
+        out: Floats = log_density(residual / self.scale, self.tail) - np.log(self.scale)
+        return out
 
 
 def log_density(z: Floats, tail: float) -> Floats:
@@ -83,7 +105,9 @@ def _fit(logs: Floats, inside: Bools | None, shape: Floats, tail: float, rounds:
     residual = np.empty(len(logs))
     for g, c in zip(groups, centres, strict=True):
         residual[g] = logs[g] - c
-    spread = max(_spread(residual / shape), 1e-9)
+    # Shifts may differ from row to row; where enough rows have none, those alone tell the noise.
+    quiet = groups[0] if groups[0].sum() >= _ENOUGH else np.ones(len(logs), dtype=np.bool_)
+    spread = max(_spread((residual / shape)[quiet]), 1e-9)
     for _ in range(rounds):
         z2 = (residual / (spread * shape)) ** 2
         weight = (tail + 1) / (tail + z2)
@@ -92,12 +116,15 @@ def _fit(logs: Floats, inside: Bools | None, shape: Floats, tail: float, rounds:
             centres[i] = float((w * logs[g]).sum() / w.sum())
             residual[g] = logs[g] - centres[i]
         before = spread
-        spread = max(math.sqrt(float((weight * (residual / shape) ** 2).mean())), 1e-9)
+        spread = max(math.sqrt(float((weight * (residual / shape) ** 2)[quiet].mean())), 1e-9)
         if abs(spread - before) < 1e-4 * spread:
             break
     scale = spread * shape
-    fit = float((log_density(residual / scale, tail) - np.log(scale)).sum())
-    return RatioModel(centres[0], centres[-1] - centres[0], scale, tail, fit)
+    model = RatioModel(centres[0], centres[-1] - centres[0], scale, tail, 0.0, float(logs.max()) - centres[0])
+    dense = model.ordinary(logs)
+    if inside is not None:
+        dense = np.where(inside, model.slowed(logs), dense)
+    return replace(model, fit=float(dense.sum()))
 
 
 def mixture(logs: Floats, shape: Floats, tail: float, share: float, rounds: int = 40) -> RatioModel:
@@ -126,7 +153,7 @@ def mixture(logs: Floats, shape: Floats, tail: float, share: float, rounds: int 
     scale = spread * shape
     parts = [log_density((logs - c) / scale, tail) - np.log(scale) for c in centres]
     fit = float(np.logaddexp(parts[0] + math.log(1 - portion), parts[1] + math.log(portion)).sum())
-    return RatioModel(centres[0], centres[1] - centres[0], scale, tail, fit)
+    return RatioModel(centres[0], centres[1] - centres[0], scale, tail, fit, float(logs.max()) - centres[0])
 
 
 def _spread(values: Floats) -> float:

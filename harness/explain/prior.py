@@ -14,12 +14,15 @@ from collections.abc import Sequence
 from .columns import Floats
 
 FAMILY = {
-    "column": 0.8, "residue": 1.2, "power": 3.2, "product2": 2.6, "ratio": 3.0, "rest": 3.5, "ceil": 4.2,
+    "column": 0.8, "residue": 1.2, "power": 4.0, "product2": 2.6, "ratio": 3.0, "rest": 3.5, "ceil": 4.2,
     "compare": 3.0, "product3": 3.8, "product4": 3.6,
 }  # fmt: skip
 
 #: Sizes of tiles, pages and warps: moduli that code is written with.
 KNOWN_MODULI = (8, 16, 32, 64, 128, 256)
+
+#: Cost of a conjunction's length.
+_LENGTH = (0.0, 0.8, 0.9, 1.9)
 
 _ALIKE = {
     "extent": ("len", "length", "lens", "size", "seqlen", "tokens", "window"),
@@ -64,5 +67,5 @@ def alike(names: Sequence[str]) -> float:
 
 
 def conjunction(costs: Sequence[float] | Floats) -> float:
-    """Cost of a conjunction of terms; their order carries nothing."""
-    return float(sum(costs)) + 0.6 * len(costs) - math.log(math.factorial(len(costs)))
+    """Cost of a conjunction of terms; their order carries nothing. Three are rarer than one or two."""
+    return float(sum(costs)) + _LENGTH[len(costs)] - math.log(math.factorial(len(costs)))

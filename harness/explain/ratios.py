@@ -17,14 +17,17 @@ from .pool import Pool
 from .result import Explanation, Options, Trigger
 from .scoring import Scorer
 from .search import Conjunction, conjunctions
-from .union import FIRST_NEEDS, Union, find
+from .union import Needs, Union, find, refit
 
-#: Nats that fitting centre, shift, scale and tail may gain by chance; on top of what a first trigger needs.
-_FITTED = 2.0
+#: What triggers must earn: more than from labels, since centre, shift, scale and tail are fitted to them as well.
+_NEEDS = Needs(3.0, 4.0)
+_FITTED_NEEDS = 6.5
 #: A ratio that every row must pass before all of them count as regressed: beyond what a machine drifts.
 _ALL = 1.10
 #: Smallest shift (log scale) that is worth a trigger.
 _SMALLEST = 0.005
+#: Log ratio that a machine may drift by between base and head, all rows alike.
+_DRIFT = 0.05
 #: Nats beyond which no other start is tried.
 _SURE = 40.0
 
@@ -47,6 +50,13 @@ def explain_ratios(columns: Sequence[Column], ratio: Floats, errors: Floats | No
     shapes = scales(logs, relative)
     seen = [c.take(keep) for c in columns]
     found = _search(seen, logs, shapes, options)
+    if found is not None and _improved(found[3], float(found[1].mask(found[0]).mean())):
+        # The others got faster, these stayed: what got faster is no evidence for or against a regression.
+        model, inside = found[3], found[1].mask(found[0])
+        logs = np.where(inside, logs, model.centre + model.shift)
+        found = _search(seen, logs, shapes, options)
+        if found is not None and _improved(found[3], float(found[1].mask(found[0]).mean())):
+            found = None
     if found is None:
         posterior = _outliers(logs, fit_groups(logs, None, shapes))
         regressed = posterior > 0.5
@@ -54,7 +64,7 @@ def explain_ratios(columns: Sequence[Column], ratio: Floats, errors: Floats | No
         return _spread_out(told, keep, n)
     pool, union, candidates, model = found
     inside = union.mask(pool)
-    posterior = _posterior(logs, model, float(inside.mean()))
+    posterior = _posterior(model.weight(logs), inside)
     told = assemble(pool, union, candidates, posterior > 0.5, posterior, options)
     by_name = {c.name: c for c in seen}
     measured = []
@@ -75,19 +85,25 @@ def _search(
         return None
     found: list[tuple[float, Union, list[Conjunction], RatioModel]] = []
     for start in starts:
-        model, seen = start, set()
+        model = before = start
+        union: Union | None = None
+        candidates: list[Conjunction] = []
         for _ in range(3):
             scorer = Scorer.of_weights(model.weight(logs)[rows] * boost)
-            candidates = conjunctions(pool, scorer)
-            union = find(pool, scorer, candidates)
-            key = () if union is None else tuple(sorted(p.atoms for p in union.parts))
-            if union is None or key in seen:
-                break
-            seen.add(key)
+            if union is None or _moved(before, model):
+                candidates = conjunctions(pool, scorer)
+                union = find(pool, scorer, candidates, _NEEDS)
+                if union is None:
+                    break
+            else:
+                union = refit(pool, scorer, union.parts)
+            before = model
             model = fit_groups(logs, _inside(pool, union, columns, len(logs)), shapes)
             if model.shift < _SMALLEST:
                 break
             found.append((model.fit - null.fit - sum(p.cost for p in union.parts), union, candidates, model))
+            if len(found) > 1 and found[-1][1].atoms == found[-2][1].atoms:
+                break
         if found and max(f[0] for f in found) > _SURE:
             break
     if not found:
@@ -98,7 +114,7 @@ def _search(
         pool, union, candidates = in_full(columns, pool, union, candidates, Scorer.of_weights(weight), _share(weight))
         model = fit_groups(logs, union.mask(pool), shapes)
         gained = model.fit - null.fit - sum(p.cost for p in union.parts)
-    return (pool, union, candidates, model) if gained >= FIRST_NEEDS + _FITTED and model.shift >= _SMALLEST else None
+    return (pool, union, candidates, model) if gained >= _FITTED_NEEDS and model.shift >= _SMALLEST else None
 
 
 def _starts(logs: Floats, shapes: Sequence[Floats], null: RatioModel) -> list[RatioModel]:
@@ -112,6 +128,20 @@ def _starts(logs: Floats, shapes: Sequence[Floats], null: RatioModel) -> list[Ra
         replace(null, shift=2 * spread),
         replace(null, centre=null.centre - spread, shift=2 * spread, scale=null.scale * 0.75),
     ]
+
+
+def _improved(model: RatioModel, share: float) -> bool:
+    """True where the shift is that of rows which got faster against the ``share`` of rows that stayed as they were."""
+    inside = model.centre + model.shift
+    if share > 0.5:
+        return model.centre < 0 and -model.centre > abs(inside)
+    return inside < _SMALLEST and model.centre < -_DRIFT
+
+
+def _moved(old: RatioModel, new: RatioModel) -> bool:
+    """True where weights differ so much that another trigger may be the best."""
+    spread = float(np.median(new.scale))
+    return abs(old.centre - new.centre) > 0.25 * spread or abs(old.shift - new.shift) > 0.5 * spread
 
 
 def _inside(pool: Pool, union: Union, columns: Sequence[Column], n: int) -> Bools:
@@ -148,10 +178,17 @@ def _share(weight: Floats) -> Floats:
     return out
 
 
-def _posterior(logs: Floats, model: RatioModel, portion: float) -> Floats:
-    """How surely each row (n,) is regressed, whatever the triggers say of it."""
-    odds = math.log(max(portion, 1e-6)) - math.log(max(1 - portion, 1e-6))
-    return _share(model.weight(logs) + odds)
+def _posterior(weight: Floats, inside: Bools) -> Floats:
+    """How surely each row (n,) is regressed: its own evidence, and how many are among the rows ``inside`` a trigger and
+    among the others, which is learnt from them all."""
+    out = np.where(inside, 0.9, 0.02)
+    for _ in range(20):
+        for group in (inside, ~inside):
+            count = int(group.sum())
+            if count:
+                share = (float(out[group].sum()) + 0.02) / (count + 0.04)
+                out[group] = _share(weight[group] + math.log(share / (1 - share)))
+    return out
 
 
 def _outliers(logs: Floats, null: RatioModel) -> Floats:

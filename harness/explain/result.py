@@ -15,7 +15,7 @@ class Options:
     """``max_rows`` are searched; a larger table is searched in a stratified sample and judged in full.
     ``alternatives`` is the most that are listed for one trigger; ``seed`` fixes the sample."""
 
-    max_rows: int = 3000
+    max_rows: int = 2000
     alternatives: int = 24
     seed: int = 0
 

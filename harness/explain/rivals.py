@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +16,8 @@ from .terms import Term, join
 
 #: Nats that an alternative may cost beyond the chosen description.
 _DEARER = 12.0
+#: Residues of one column by unusual moduli that are listed.
+_ODD = 3
 
 
 def ties(
@@ -53,5 +56,17 @@ def ties(
         short = [pool.names(a)[:4] for a in part.atoms]
         for chosen in itertools.product(*short):
             put(prior.conjunction([c for c, _ in chosen]), tuple(t for _, t in chosen))
-    ranked = sorted(found.values(), key=lambda f: f[0])
-    return [terms for _, terms in ranked[: most + 1]]
+    ranked = [terms for _, terms in sorted(found.values(), key=lambda f: f[0])]
+    return _varied(ranked)[: most + 1]
+
+
+def _varied(ranked: list[tuple[Term, ...]]) -> list[tuple[Term, ...]]:
+    """Only the first few residues of one column by moduli that nobody builds tiles of: there would be hundreds."""
+    seen: Counter[tuple[str, ...]] = Counter()
+    out = []
+    for terms in ranked:
+        odd = [t.columns for t in terms if t.kind == "residue" and t.number not in prior.KNOWN_MODULI]
+        seen.update(odd)
+        if all(seen[c] <= _ODD for c in odd):
+            out.append(terms)
+    return out

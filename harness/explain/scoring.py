@@ -6,6 +6,7 @@ atoms are one matrix product: ``(A * weight) @ A.T``.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,7 @@ _NOTHING = -1e9
 _CELLS = 5_000_000
 
 
+@functools.lru_cache(maxsize=12)
 def log_gamma_table(offset: float, n: int) -> Floats:
     """``lgamma(offset + i)`` for i = 0..n."""
     steps = np.log(offset + np.arange(n)) if n else np.zeros(0)

@@ -17,6 +17,8 @@ from .terms import Term
 
 #: Distinct values of a feature beyond which cuts are thinned.
 _MAX_CUTS = 48
+#: Products of three and four columns that are searched.
+_MAX_PRODUCTS = 5000
 
 
 def add_pairs(pool: Pool, columns: Sequence[Column]) -> None:
@@ -39,9 +41,12 @@ def add_pairs(pool: Pool, columns: Sequence[Column]) -> None:
         classes.into(pool, codes.reshape(-1))
 
 
-def add_products(pool: Pool, columns: Sequence[Column], sizes: Sequence[int] = (3, 4)) -> None:
-    """Add products of three and four columns against powers of two, where 16- and 32-bit counters overflow."""
+def add_products(pool: Pool, columns: Sequence[Column], outcome: Floats, sizes: Sequence[int] = (3, 4)) -> None:
+    """Add products of three and four columns against powers of two, where 16- and 32-bit counters overflow; those that
+    go best with ``outcome`` (n,) where there are very many."""
     usable = [c for c in columns if c.computes and not c.has_none and c.numbers is not None and (c.numbers > 0).all()]
+    masks: list[Bools] = []
+    named: list[list[Named]] = []
     values = {c.name: c.numbers[c.codes] for c in usable if c.numbers is not None}
     for size in sizes:
         which = prior.choose(len(usable), size)
@@ -51,8 +56,6 @@ def add_products(pool: Pool, columns: Sequence[Column], sizes: Sequence[int] = (
             powers = powers_in(low, high)
             names = tuple(c.name for c in group)
             cost = prior.FAMILY[f"product{size}"] + which + math.log(max(1, len(powers)))
-            masks: list[Bools] = []
-            named: list[list[Named]] = []
             for p in powers:
                 # 2**16 and 2**31 are where counters end; the others are chance unless data says so.
                 odd = 0.0 if p in (2.0**16, 2.0**31, 2.0**32) else 0.8
@@ -62,8 +65,16 @@ def add_products(pool: Pool, columns: Sequence[Column], sizes: Sequence[int] = (
                     up = partial(Term, "product", names, op, value)
                     down = partial(Term, "product", names, flip(op), value)
                     named += [[(cost + extra + odd, up)], [(cost + extra + odd + 1.0, down)]]
-            if masks:
-                pool.add(np.array(masks), named)
+    if not masks:
+        return
+    table = np.array(masks)
+    if len(table) > _MAX_PRODUCTS:
+        sizes = table.sum(axis=1)
+        excess = table.astype(np.float32) @ (outcome - outcome.mean()).astype(np.float32)
+        worth = np.abs(excess) / np.sqrt(np.maximum(1, np.minimum(sizes, table.shape[1] - sizes)))
+        best = np.sort(np.argsort(-worth, kind="stable")[:_MAX_PRODUCTS])
+        table, named = table[best], [named[i] for i in best]
+    pool.add(table, named)
 
 
 class _Pair:

@@ -58,7 +58,7 @@ def off_grid_values(column: Column, terms: Iterable[Term]) -> list[Any]:
         if term.kind == "residue":
             near = max(1, middle // term.number)
             for k in {1, 3, near, near + 1, near | 1, 9}:
-                out |= {k * term.number + d for d in (0, 1, int(term.value), -1)}
+                out |= {k * term.number + d for d in (0, 1, int(term.value), -1, term.number // 2)}
         if term.kind == "column" and isinstance(term.value, int | float) and term.op != "==":
             out |= {term.value + d for d in (-1, 0, 1)}
     floor = min(1, low)
@@ -83,7 +83,7 @@ def _meanings(term: Term, columns: Mapping[str, Column]) -> list[Costed]:
             add_pairs(pool, used)
             more = prior.choose(numeric, 2) - prior.choose(2, 2)
         else:
-            add_products(pool, used, (len(used),))
+            add_products(pool, used, np.zeros(n), (len(used),))
             more = prior.choose(numeric, len(used))
         pool.close()
         truth = term_mask(term, columns, n)

@@ -11,10 +11,16 @@ from .pool import Pool
 from .scoring import Scorer
 from .search import Conjunction, conjunctions, mask_of, polish, score_of
 
-#: Nats that the first trigger and each further one must earn beyond their description.
-FIRST_NEEDS = 6.0
-NEXT_NEEDS = 4.0
 _MOST = 5
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Nats that the first trigger and each further one must earn beyond their description. On shuffled labels the best
+    conjunction of a table stays below zero; each nat beyond makes chance e times rarer."""
+
+    first: float = 1.0
+    further: float = 2.5
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,11 @@ class Union:
     parts: tuple[Conjunction, ...]
     score: float
 
+    @property
+    def atoms(self) -> set[tuple[int, ...]]:
+        """What it says, whatever its score."""
+        return {p.atoms for p in self.parts}
+
     def mask(self, pool: Pool) -> Bools:
         """Rows (n,) inside any of the parts."""
         out = np.zeros(pool.n, dtype=np.bool_)
@@ -32,10 +43,10 @@ class Union:
         return out
 
 
-def find(pool: Pool, scorer: Scorer, first: list[Conjunction] | None = None) -> Union | None:
+def find(pool: Pool, scorer: Scorer, first: list[Conjunction] | None = None, needs: Needs = Needs()) -> Union | None:
     """The best union, or None where no trigger earns its description. ``first`` are conjunctions found already."""
     candidates = conjunctions(pool, scorer) if first is None else first
-    if not candidates or candidates[0].score < FIRST_NEEDS:
+    if not candidates or candidates[0].score < needs.first:
         return None
     starts = [candidates[0]]
     # An umbrella over two causes has the most evidence of any one conjunction, and greed never leaves it: begin once
@@ -44,24 +55,24 @@ def find(pool: Pool, scorer: Scorer, first: list[Conjunction] | None = None) -> 
     starts += pure[:1]
     best: Union | None = None
     for start in starts:
-        grown = _grow(pool, scorer, Union((start,), start.score))
+        grown = _grow(pool, scorer, Union((start,), start.score), needs.further)
         if best is None or grown.score > best.score:
             best = grown
     return best
 
 
-def _grow(pool: Pool, scorer: Scorer, union: Union) -> Union:
+def _grow(pool: Pool, scorer: Scorer, union: Union, further: float) -> Union:
     while len(union.parts) < _MOST:
         inside = union.mask(pool)
         rest = scorer.outside(inside)
         # Not worth a search where even a perfect and cheap cover would not pay.
-        if rest.ceiling() - rest.current() < NEXT_NEEDS + 4.0:
+        if rest.ceiling() - rest.current() < further + 5.0:
             break
         found = conjunctions(pool, rest, keep=8)
         if not found:
             break
         bigger = refit(pool, scorer, (*union.parts, found[0]))
-        if bigger.score < union.score + NEXT_NEEDS:
+        if bigger.score < union.score + further:
             break
         union = bigger
     return union

@@ -25,7 +25,7 @@ PACKAGES = (
 VARIABLES = (
     "OMP_*", "GOMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING",
     "TORCH_*", "TORCHINDUCTOR_*", "PYTORCH_*", "TRITON_*", "FLASH_ATTN*", "FLASHINFER_*",
-    "VLLM_ATTENTION_BACKEND", "XFORMERS_*", "NVIDIA_TF32_OVERRIDE", "CUBLAS_*",
+    "VLLM_ATTENTION_BACKEND", "XFORMERS_*", "NVIDIA_TF32_OVERRIDE", "CUBLAS_*", "LD_PRELOAD",
 )  # fmt: skip
 
 # Never recorded: anything that could be a secret, and folders, which differ between machines without effect.

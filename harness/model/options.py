@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .terms import InputError
+
 
 @dataclass(frozen=True, slots=True)
 class MeasureOptions:
@@ -11,7 +13,8 @@ class MeasureOptions:
 
     ``rel_width`` is the half-width of the median's 95 % interval, relative to the median, at which sampling
     stops; None means 0.05 on a CPU and 0.01 on a GPU. ``max_seconds`` caps the sampling of one metric and
-    ``timeout_s`` the whole case, after which the worker is replaced.
+    ``timeout_s`` the whole case, after which the worker is replaced. ``seed`` must fit into 64 bits with a sign, as
+    generators of random numbers want it.
     """
 
     rel_width: float | None = None
@@ -23,3 +26,7 @@ class MeasureOptions:
     hot: bool = True
     memory: bool = True
     check: bool = True
+
+    def __post_init__(self) -> None:
+        if not -(2**63) <= self.seed < 2**63:
+            raise InputError(f"seed {self.seed} does not fit into 64 bits; give one from 0 to {2**63 - 1}")

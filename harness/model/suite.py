@@ -52,14 +52,18 @@ class Question:
         """The case of one workload on one backend."""
         return Case(self.name, workload, backend, self.version)
 
-    def benchmark(self, suite: str) -> Callable[..., None]:
-        """The asv benchmark of this question on ``suite``: parameters are the workload's label and the backend."""
+    def benchmark(self, suite: str, name: str = "attn_latency") -> Callable[..., None]:
+        """The asv benchmark of this question on ``suite``: parameters are the workload's label and the backend.
+
+        asv knows it by its module and ``name``, so two of one module need names of their own.
+        """
         workloads = self.workloads(suite)
 
         def attn_latency(workload: str, backend: str) -> None:
             """Measured by the worker; see the benchmark type."""
 
         fn: Any = attn_latency
+        fn.__name__ = name
         fn.params = [[w.label for w in workloads], list(self.backends)]
         fn.param_names = ["workload", "backend"]
         fn.version = self.version

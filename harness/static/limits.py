@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Registers are handed out to warps in units of this many, and to blocks in units of this many warps.
-_REGISTER_UNIT, _WARP_UNIT = 256, 4
+#: Registers are handed out to warps in units of this many, evenly over this many partitions.
+_REGISTER_UNIT, _PARTITIONS = 256, 4
 
 #: Shared memory is handed out in units, and the system keeps some of it for each block.
 _SHARED_UNIT, _SHARED_RESERVED = 128, 1024
@@ -49,12 +49,11 @@ def occupancy(target: str, warps: int, registers: int, shared: int, tensor_colum
     if target not in LIMITS:
         raise KeyError(f"no limits known for {target}; known: {', '.join(LIMITS)}")
     limits = LIMITS[target]
-    held = _up(warps, _WARP_UNIT)
     per_warp = _up(max(1, registers) * 32, _REGISTER_UNIT)
     by = {
         "warps": limits.warps // warps,
         "blocks": limits.blocks,
-        "registers": limits.registers // per_warp // _WARP_UNIT * _WARP_UNIT // held,
+        "registers": limits.registers // _PARTITIONS // per_warp * _PARTITIONS // warps,
         "shared memory": limits.shared // _up(shared + _SHARED_RESERVED, _SHARED_UNIT),
     }
     if shared > limits.block_shared:

@@ -56,7 +56,9 @@ class StaticRecord:
 
     def count(self, *prefixes: str) -> int:
         """Instructions whose kind is a prefix itself or begins with it and an underscore."""
-        return sum(n for kind, n in self.instructions.items() if any(kind == p or kind.startswith(f"{p}_") for p in prefixes))
+        return sum(
+            n for kind, n in self.instructions.items() if any(kind == p or kind.startswith(f"{p}_") for p in prefixes)
+        )
 
 
 def write_records(path: Path, records: Iterable[StaticRecord]) -> None:

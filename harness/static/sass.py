@@ -6,7 +6,9 @@ import re
 from collections import Counter
 
 # "        /*0a30*/  @!P0 LDG.E.128.CONSTANT R4, desc[UR8][R2.64] ;"
-_LINE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[\dT]+\s+)?([A-Z][A-Z0-9]*(?:\.[A-Za-z0-9_]+)*)[\s;]", re.MULTILINE)
+_LINE = re.compile(
+    r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[\dT]+\s+)?([A-Z][A-Z0-9]*(?:\.[A-Za-z0-9_]+)*)[\s;]", re.MULTILINE
+)
 _REPORT = re.compile(
     r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads"
 )

@@ -71,6 +71,7 @@ class Identity:
 def identify(spec: WorkerSpec) -> Identity:
     """Resolve ``spec`` now. Raises :class:`InputError` where there are no kernels or no such interpreter."""
     environment = _environment(spec)
+    _refuse_ignored(spec)
     path, digest = _kernels(spec, environment)
     pinned = {"harness": str(RULER), "kernels": str(path)}
     others: dict[str, str] = {}
@@ -126,6 +127,23 @@ def _environment(spec: WorkerSpec) -> dict[str, str]:
     return environment
 
 
+def _refuse_ignored(spec: WorkerSpec) -> None:
+    """The loader passes over a library that is not there: the variable would be measured as if it did nothing."""
+    for name, value in spec.variables:
+        if name in ("LD_PRELOAD", "LD_AUDIT"):
+            missing = [p for p in value.replace(":", " ").split() if "/" in p and not Path(p).exists()]
+            if missing:
+                raise InputError(
+                    f"variable {name} names {missing[0]}, which does not exist; the loader would ignore it"
+                )
+
+
+def _no_package(found: Path) -> InputError:
+    return InputError(
+        f"{found} stands in the way of the package kernels; rename it, or take {found.parent} off PYTHONPATH"
+    )
+
+
 def _kernels(spec: WorkerSpec, environment: dict[str, str]) -> tuple[Path, str]:
     if spec.kernels is not None:
         folder = Path(spec.kernels).absolute()
@@ -138,11 +156,12 @@ def _kernels(spec: WorkerSpec, environment: dict[str, str]) -> tuple[Path, str]:
             raise InputError(
                 f"kernels is not installed for {spec.python}; run `pip install ./kernels` or name a folder"
             )
+        if not found.is_dir():
+            raise _no_package(found)
         path, digest = kernels_location([str(found.parent)])
     else:
-        path, digest = kernels_location(
-            [str(Path(_probe(spec.python, environment.get("PYTHONPATH", ""))["kernels"]).parent)]
-        )
+        answer = _probe(spec.python, environment.get("PYTHONPATH", ""))
+        path, digest = kernels_location([str(Path(answer["kernels"]).parent)])
     return Path(path).resolve(), digest
 
 
@@ -206,6 +225,7 @@ def _probe(python: str, search: str) -> dict[str, Any]:
         "import importlib.util, json, sys\n"
         "s = importlib.util.find_spec('kernels')\n"
         "print(json.dumps({'kernels': s.submodule_search_locations[0] if s and s.submodule_search_locations else None,"
+        " 'module': s.origin if s else None,"
         " 'packages': [p for p in sys.path if p.endswith('-packages')], 'version': sys.version_info[:2]}))"
     )
     env = {**os.environ, "PYTHONPATH": search}
@@ -221,6 +241,8 @@ def _probe(python: str, search: str) -> dict[str, Any]:
         raise InfrastructureError(
             f"{python} does not answer (Python 3.11 or newer is needed): {done.stderr[-500:]}"
         ) from None
+    if answer["kernels"] is None and answer["module"]:
+        raise _no_package(Path(answer["module"]))
     if answer["kernels"] is None:
         raise InputError(f"kernels is not installed for {python}; install it there or name a folder with kernels")
     return answer

@@ -219,16 +219,16 @@ def _start(identity: Identity, files: Files, timeout_s: float) -> None:
         os.close(read_fd)
     if "pid" in answer:
         return
-    if answer.get("kind") == "input":
-        raise InputError(str(answer["error"]))
-    if said := answer.get("error"):
-        raise InfrastructureError(f"the worker did not start: {said}; more in {files.log}")
     if answer.get("late"):
         process.terminate()  # the supervisor kills the worker and writes down its last words
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_EXIT_RECORD_S)
     if process.poll() is None:
         process.kill()
+    if answer.get("kind") == "input":
+        raise InputError(str(answer["error"]))
+    if said := answer.get("error"):
+        raise InfrastructureError(f"the worker did not start: {said}; more in {files.log}")
     reason = f"not ready after {timeout_s:g} s" if answer else "it ended"
     raise InfrastructureError(f"the worker did not start: {reason}; log {files.log}:\n{files.tail(offset)}")
 

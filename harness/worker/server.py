@@ -133,9 +133,11 @@ class Server:
                     reply = {"error": {"kind": "stale", "message": leave}}
                 else:
                     with self._started(client, message):
-                        reply = {"result": self._timed[op](client, message)}
+                        try:
+                            reply = {"result": self._timed[op](client, message)}
+                        finally:
+                            self._refuse_to_be_dispossessed(client)
                     leave = self._context_lost()
-                self._refuse_to_be_dispossessed(client)
             else:
                 reply = {"error": {"kind": "input", "message": f"no operation {op!r}"}}
         except Disconnected:

@@ -120,9 +120,7 @@ class _Attention(torch.autograd.Function):
     """Keeps the inputs, the output and one float32 per (query, head)."""
 
     @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, rule: Rule, layout: Layout, tuning: Tuning
-    ) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, rule: Rule, layout: Layout, tuning: Tuning) -> Tensor:
         plan = forward.plan(
             q, k, v, rule, layout, facts_of(q.device), keep_lse=True, config=tuning.forward, splits=tuning.splits
         )
@@ -135,7 +133,5 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, out, lse = ctx.saved_tensors
-        plan = backward.plan(
-            q, k, v, out, lse, grads[0], ctx.rule, ctx.layout, facts_of(q.device), ctx.tuning.backward
-        )
+        plan = backward.plan(q, k, v, out, lse, grads[0], ctx.rule, ctx.layout, facts_of(q.device), ctx.tuning.backward)
         return (*plan.run(), None, None, None)

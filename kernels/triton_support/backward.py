@@ -12,7 +12,7 @@ from torch import Tensor
 from . import tiles
 from .backward_kernel import backward_kv, backward_prepare, backward_q
 from .choices import choose
-from .forward import LOG2E, Layout, Rule, strides
+from .forward import LOG2E, Layout, Rule, far, strides
 from .launch import Launch
 from .targets import Facts
 from .tiles import Config
@@ -114,6 +114,7 @@ def plan(
         "BLOCK_M": by_key.block_m,
         "BLOCK_N": by_key.block_n,
         "ROWS_FIRST": by_key.rows_first,
+        "WIDE": far(by_key.block_m + 1, *(common[f"stride_{n}"] for n in ("qs", "gs", "qh", "gh"))),
     }
     for_queries = {
         **common,
@@ -122,6 +123,7 @@ def plan(
         "tiles": row_tiles,
         "BLOCK_M": by_query.block_m,
         "BLOCK_N": by_query.block_n,
+        "WIDE": far(by_query.block_n, common["stride_ks"], common["stride_vs"]),
     }
     programs = layout.batch * heads_kv
     launches = (

@@ -10,7 +10,7 @@ gives the same bits. Packing, split head sizes and offsets are those of the forw
 import triton
 import triton.language as tl
 
-from .forward_kernel import load_rows, store_rows, tanh
+from .forward_kernel import load_rows, store_rows, tanh, wide, widened
 
 LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
@@ -85,7 +85,8 @@ def walk_rows(
     heads_q, q_len, offset, window, scale, cap,
     GROUP: tl.constexpr, BLOCK_M: tl.constexpr,
     DK: tl.constexpr, DK0: tl.constexpr, DK1: tl.constexpr, DV: tl.constexpr, DV0: tl.constexpr, DV1: tl.constexpr,
-    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, ROWS_FIRST: tl.constexpr, MASKED: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, ROWS_FIRST: tl.constexpr,
+    WIDE: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Packed rows [lo, hi) in steps of BLOCK_M. MASKED tiles check every row; the others see all keys of the tile.
 
@@ -94,25 +95,27 @@ def walk_rows(
     """
     for start in tl.range(lo, hi, BLOCK_M):
         r = start + tl.arange(0, BLOCK_M)
-        query, member = (r // GROUP).to(tl.int64), (r % GROUP).to(tl.int64)
+        first = start // GROUP
+        near, member = widened(r // GROUP - first, WIDE), widened(r % GROUP, WIDE)
         live = r < q_len * GROUP
-        q_rows = q_base + query * stride_qs + member * stride_qh
-        g_rows = g_base + query * stride_gs + member * stride_gh
-        flat = flat_base + query * heads_q + member
+        q_tile, g_tile = Q + q_base + wide(first) * stride_qs, Grad + g_base + wide(first) * stride_gs
+        q_rows = near * stride_qs + member * stride_qh
+        g_rows = near * stride_gs + member * stride_gh
+        flat = flat_base + wide(first) * heads_q + near * heads_q + member
         if MASKED:
             top = tl.load(Top + flat, mask=live, other=float("inf"))
             delta = tl.load(Delta + flat, mask=live, other=0.0)
         else:
             top = tl.load(Top + flat)
             delta = tl.load(Delta + flat)
-        q0 = load_rows(Q, q_rows, live, stride_qd, 0, DK0, DK, MASKED)
+        q0 = load_rows(q_tile, q_rows, live, stride_qd, 0, DK0, DK, MASKED)
         q1 = q0
         if DK1 > 0:
-            q1 = load_rows(Q, q_rows, live, stride_qd, DK0, DK1, DK, MASKED)
-        g0 = load_rows(Grad, g_rows, live, stride_gd, 0, DV0, DV, MASKED)
+            q1 = load_rows(q_tile, q_rows, live, stride_qd, DK0, DK1, DK, MASKED)
+        g0 = load_rows(g_tile, g_rows, live, stride_gd, 0, DV0, DV, MASKED)
         g1 = g0
         if DV1 > 0:
-            g1 = load_rows(Grad, g_rows, live, stride_gd, DV0, DV1, DV, MASKED)
+            g1 = load_rows(g_tile, g_rows, live, stride_gd, DV0, DV1, DV, MASKED)
         position = r // GROUP + offset
         if ROWS_FIRST:
             s = product(q0, q1, k0, k1, DK1)
@@ -146,7 +149,7 @@ def backward_kv(
     GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     DK: tl.constexpr, DK0: tl.constexpr, DK1: tl.constexpr, DV: tl.constexpr, DV0: tl.constexpr, DV1: tl.constexpr,
     CAUSAL: tl.constexpr, BOTTOM_RIGHT: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr,
-    ROWS_FIRST: tl.constexpr,
+    ROWS_FIRST: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """GradK (strides x) and GradV (strides y) of one tile of keys of one K/V head. Layouts as in ``attend``."""
     pid = tl.program_id(0)
@@ -209,17 +212,17 @@ def backward_kv(
         dk0, dk1, dv0, dv1 = walk_rows(
             dk0, dk1, dv0, dv1, k0, k1, v0, v1, key, lo, full_lo, Q, Grad, Top, Delta, q_base, g_base, flat_base,
             stride_qh, stride_qs, stride_qd, stride_gh, stride_gs, stride_gd, heads_q, q_len, offset, window, scale, cap,
-            GROUP, BLOCK_M, DK, DK0, DK1, DV, DV0, DV1, CAUSAL, WINDOW, SOFTCAP, ROWS_FIRST, True,
+            GROUP, BLOCK_M, DK, DK0, DK1, DV, DV0, DV1, CAUSAL, WINDOW, SOFTCAP, ROWS_FIRST, WIDE, True,
         )  # fmt: skip
     dk0, dk1, dv0, dv1 = walk_rows(
         dk0, dk1, dv0, dv1, k0, k1, v0, v1, key, full_lo, full_hi, Q, Grad, Top, Delta, q_base, g_base, flat_base,
         stride_qh, stride_qs, stride_qd, stride_gh, stride_gs, stride_gd, heads_q, q_len, offset, window, scale, cap,
-        GROUP, BLOCK_M, DK, DK0, DK1, DV, DV0, DV1, CAUSAL, WINDOW, SOFTCAP, ROWS_FIRST, False,
+        GROUP, BLOCK_M, DK, DK0, DK1, DV, DV0, DV1, CAUSAL, WINDOW, SOFTCAP, ROWS_FIRST, WIDE, False,
     )  # fmt: skip
     dk0, dk1, dv0, dv1 = walk_rows(
         dk0, dk1, dv0, dv1, k0, k1, v0, v1, key, full_hi, hi, Q, Grad, Top, Delta, q_base, g_base, flat_base,
         stride_qh, stride_qs, stride_qd, stride_gh, stride_gs, stride_gd, heads_q, q_len, offset, window, scale, cap,
-        GROUP, BLOCK_M, DK, DK0, DK1, DV, DV0, DV1, CAUSAL, WINDOW, SOFTCAP, ROWS_FIRST, True,
+        GROUP, BLOCK_M, DK, DK0, DK1, DV, DV0, DV1, CAUSAL, WINDOW, SOFTCAP, ROWS_FIRST, WIDE, True,
     )  # fmt: skip
     x_rows = wide_b * stride_xb + place * stride_xs + head * stride_xh
     y_rows = wide_b * stride_yb + place * stride_ys + head * stride_yh
@@ -237,23 +240,23 @@ def walk_keys(
     stride_ks, stride_kd, stride_vs, stride_vd, kv_len, window, scale, cap,
     BLOCK_N: tl.constexpr,
     DK: tl.constexpr, DK0: tl.constexpr, DK1: tl.constexpr, DV: tl.constexpr, DV0: tl.constexpr, DV1: tl.constexpr,
-    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, MASKED: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, WIDE: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Keys [lo, hi) in steps of BLOCK_N, as ``walk`` of the forward kernel."""
     for start in tl.range(lo, hi, BLOCK_N):
         key = start + tl.arange(0, BLOCK_N)
         inside = key < kv_len
-        wide = key.to(tl.int64)
-        k_rows = k_base + wide * stride_ks
-        k0 = load_rows(K, k_rows, inside, stride_kd, 0, DK0, DK, MASKED)
+        k_tile, v_tile = K + k_base + wide(start) * stride_ks, V + v_base + wide(start) * stride_vs
+        n = widened(tl.arange(0, BLOCK_N), WIDE)
+        k_rows, v_rows = n * stride_ks, n * stride_vs
+        k0 = load_rows(k_tile, k_rows, inside, stride_kd, 0, DK0, DK, MASKED)
         k1 = k0
         if DK1 > 0:
-            k1 = load_rows(K, k_rows, inside, stride_kd, DK0, DK1, DK, MASKED)
-        v_rows = v_base + wide * stride_vs
-        v0 = load_rows(V, v_rows, inside, stride_vd, 0, DV0, DV, MASKED)
+            k1 = load_rows(k_tile, k_rows, inside, stride_kd, DK0, DK1, DK, MASKED)
+        v0 = load_rows(v_tile, v_rows, inside, stride_vd, 0, DV0, DV, MASKED)
         v1 = v0
         if DV1 > 0:
-            v1 = load_rows(V, v_rows, inside, stride_vd, DV0, DV1, DV, MASKED)
+            v1 = load_rows(v_tile, v_rows, inside, stride_vd, DV0, DV1, DV, MASKED)
         s = product(q0, q1, k0, k1, DK1)
         dp = product(g0, g1, v0, v1, DV1)
         keep = visible(inside[None, :], key[None, :], position[:, None], window, CAUSAL, WINDOW)
@@ -275,6 +278,7 @@ def backward_q(
     GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     DK: tl.constexpr, DK0: tl.constexpr, DK1: tl.constexpr, DV: tl.constexpr, DV0: tl.constexpr, DV1: tl.constexpr,
     CAUSAL: tl.constexpr, BOTTOM_RIGHT: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr,
+    WIDE: tl.constexpr,
 ):  # fmt: skip
     """GradQ (strides x) of one tile of packed rows of one K/V head. Layouts as in ``attend``."""
     pid = tl.program_id(0)
@@ -339,17 +343,17 @@ def backward_q(
         dq0, dq1 = walk_keys(
             dq0, dq1, q0, q1, g0, g1, top, delta, position, lo, full_lo, K, V, k_base, v_base,
             stride_ks, stride_kd, stride_vs, stride_vd, kv_len, window, scale, cap,
-            BLOCK_N, DK, DK0, DK1, DV, DV0, DV1, CAUSAL, WINDOW, SOFTCAP, True,
+            BLOCK_N, DK, DK0, DK1, DV, DV0, DV1, CAUSAL, WINDOW, SOFTCAP, WIDE, True,
         )  # fmt: skip
     dq0, dq1 = walk_keys(
         dq0, dq1, q0, q1, g0, g1, top, delta, position, full_lo, full_hi, K, V, k_base, v_base,
         stride_ks, stride_kd, stride_vs, stride_vd, kv_len, window, scale, cap,
-        BLOCK_N, DK, DK0, DK1, DV, DV0, DV1, CAUSAL, WINDOW, SOFTCAP, False,
+        BLOCK_N, DK, DK0, DK1, DV, DV0, DV1, CAUSAL, WINDOW, SOFTCAP, WIDE, False,
     )  # fmt: skip
     dq0, dq1 = walk_keys(
         dq0, dq1, q0, q1, g0, g1, top, delta, position, full_hi, hi, K, V, k_base, v_base,
         stride_ks, stride_kd, stride_vs, stride_vd, kv_len, window, scale, cap,
-        BLOCK_N, DK, DK0, DK1, DV, DV0, DV1, CAUSAL, WINDOW, SOFTCAP, True,
+        BLOCK_N, DK, DK0, DK1, DV, DV0, DV1, CAUSAL, WINDOW, SOFTCAP, WIDE, True,
     )  # fmt: skip
     x_rows = wide_b * stride_xb + (first_q + query) * stride_xs + head_q * stride_xh
     store_rows(GradQ, x_rows, live, stride_xd, dq0 * grad_scale, 0, DK0, DK)

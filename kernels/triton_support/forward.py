@@ -102,6 +102,7 @@ def plan(
     out = q.new_empty((*q.shape[:-1], head_v))
     lse = torch.empty((query_rows, heads_q), dtype=torch.float32, device=q.device) if keep_lse else None
     if config is None:
+        plain = rule.window is None and rule.softcap is None and layout.cu_q is None
         kind = "paged" if layout.page_size else "ragged" if layout.cu_q is not None else "dense"
         # The key holds what changes the code or the balance of the tile; lengths only as a power of two.
         key = (
@@ -109,7 +110,7 @@ def plan(
             f"rows{min(256, tiles.power_of_two(rows))} kv{tiles.power_of_two(layout.kv_len)} "
             f"causal{int(rule.causal)} window{int(rule.window is not None)} softcap{int(rule.softcap is not None)}"
         )
-        config = choose(facts.name, key, tiles.forward_config(facts.arch, max(head_k, head_v), rows))
+        config = choose(facts.name, key, tiles.forward_config(facts.arch, max(head_k, head_v), rows, plain))
     per_head = -(-rows // config.block_m)
     programs = per_head * layout.batch * heads_kv
     if splits is None:
@@ -175,6 +176,9 @@ def plan(
         "SCALE_LATE": rule.softcap is None and rule.scale * k_scale > 0,
         "PAGE_SIZE": layout.page_size,
         "USE_DESC": config.descriptor,
+        "WIDE": far(
+            config.block_n, *(strides("k", x, layout.cu_k is not None, layout.page_size)["stride_ks"] for x in (k, v))
+        ),
         "SPLIT": splits > 1,
         "KEEP_LSE": keep_lse,
     }
@@ -228,6 +232,11 @@ def strides(name: str, x: Tensor, ragged: bool, page_size: int) -> dict[str, int
     else:
         block, head, row, column = x.stride()
     return {f"stride_{name}b": block, f"stride_{name}h": head, f"stride_{name}s": row, f"stride_{name}d": column}
+
+
+def far(rows: int, *steps: int) -> bool:
+    """Whether an offset inside a tile of that many rows may need 64 bits."""
+    return any(rows * step >= 2**30 for step in steps)
 
 
 def _descriptors_fit(k: Tensor, v: Tensor, layout: Layout, facts: Facts) -> bool:

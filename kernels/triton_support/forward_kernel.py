@@ -10,7 +10,7 @@ Grouped heads are packed into the rows of the tile: row r of a K/V head is query
 two is cut into two powers of two (80 = 64 + 16, 96 = 64 + 32, 160 = 128 + 32, 192 = 128 + 64): no padded copy, and
 no padded multiplication where the two parts fit exactly; otherwise the tail is masked.
 
-Offsets of batch, page, row and head are int64 throughout. Scores are kept in log2 units.
+Offsets of batch, page, tile and head are int64 throughout; inside a tile they are where they must be. Scores are kept in log2 units.
 """
 
 import triton
@@ -27,10 +27,12 @@ def tanh(x):
 
 
 @triton.jit
-def load_rows(base, rows, keep, stride_d, FIRST: tl.constexpr, WIDTH: tl.constexpr, SIZE: tl.constexpr, KEEP: tl.constexpr):
+def load_rows(
+    base, rows, keep, stride_d, FIRST: tl.constexpr, WIDTH: tl.constexpr, SIZE: tl.constexpr, KEEP: tl.constexpr
+):
     """(rows, WIDTH) of columns FIRST.. of a matrix with SIZE columns; zeros where not ``keep`` and past SIZE.
 
-    ``rows``: int64 offsets of the rows in elements. KEEP says whether ``keep`` is looked at.
+    ``rows``: offsets of the rows in elements. KEEP says whether ``keep`` is looked at.
     """
     cols = FIRST + tl.arange(0, WIDTH)
     pointers = base + rows[:, None] + cols[None, :] * stride_d
@@ -59,28 +61,50 @@ def store_rows(base, rows, keep, stride_d, value, FIRST: tl.constexpr, WIDTH: tl
 
 
 @triton.jit
-def key_rows(start, base, table, stride_block, stride_row, kv_len, BLOCK_N: tl.constexpr, PAGE_SIZE: tl.constexpr):
-    """int64 offsets of keys start.. start + BLOCK_N: from ``base``, or through the block table.
+def wide(x):
+    """``x`` as int64, also where the interpreter has a plain number."""
+    return tl.zeros([], tl.int64) + x
+
+
+@triton.jit
+def widened(x, WIDE: tl.constexpr):
+    """``x`` as int64 where offsets inside a tile need it. 32 bits spare a register per address otherwise."""
+    if WIDE:
+        y = x.to(tl.int64)
+    else:
+        y = x
+    return y
+
+
+@triton.jit
+def key_rows(
+    start, base, table, stride_block, stride_row, kv_len,
+    BLOCK_N: tl.constexpr, PAGE_SIZE: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """(int64 offset of the tile, offsets of its rows) of keys start.. start + BLOCK_N, from ``base`` or by the table.
 
     Table entries past the last used key are not read.
     """
     n = tl.arange(0, BLOCK_N)
-    key = start + n
     if PAGE_SIZE == 0:
-        rows = base + key.to(tl.int64) * stride_row
+        tile = base + wide(start) * stride_row
+        rows = widened(n, WIDE) * stride_row
     elif PAGE_SIZE % BLOCK_N == 0:
         # ``start`` is a multiple of BLOCK_N, so the tile lies in one page.
         page = tl.load(table + start // PAGE_SIZE).to(tl.int64)
-        rows = base + page * stride_block + (start % PAGE_SIZE + n).to(tl.int64) * stride_row
+        tile = base + page * stride_block + wide(start % PAGE_SIZE) * stride_row
+        rows = widened(n, WIDE) * stride_row
     else:
+        key = start + n
         page = tl.load(table + key // PAGE_SIZE, mask=key < kv_len, other=0).to(tl.int64)
-        rows = base + page * stride_block + (key % PAGE_SIZE).to(tl.int64) * stride_row
-    return rows
+        tile = base
+        rows = page * stride_block + widened(key % PAGE_SIZE, WIDE) * stride_row
+    return tile, rows
 
 
 @triton.jit
 def load_tile(
-    base, rows, keep, stride_d, start, b, head,
+    base, offset, rows, keep, stride_d, start, b, head,
     FIRST: tl.constexpr, WIDTH: tl.constexpr, SIZE: tl.constexpr, BLOCK_N: tl.constexpr,
     MASKED: tl.constexpr, USE_DESC: tl.constexpr,
 ):  # fmt: skip
@@ -88,7 +112,7 @@ def load_tile(
     if USE_DESC:
         tile = base.load([b, head, start, FIRST]).reshape([BLOCK_N, WIDTH])
     else:
-        tile = load_rows(base, rows, keep, stride_d, FIRST, WIDTH, SIZE, MASKED)
+        tile = load_rows(base + offset, rows, keep, stride_d, FIRST, WIDTH, SIZE, MASKED)
     return tile
 
 
@@ -100,7 +124,7 @@ def walk(
     BLOCK_N: tl.constexpr, DK: tl.constexpr, DK0: tl.constexpr, DK1: tl.constexpr,
     DV: tl.constexpr, DV0: tl.constexpr, DV1: tl.constexpr,
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, SCALE_LATE: tl.constexpr,
-    PAGE_SIZE: tl.constexpr, USE_DESC: tl.constexpr, MASKED: tl.constexpr,
+    PAGE_SIZE: tl.constexpr, USE_DESC: tl.constexpr, WIDE: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Keys [lo, hi) in steps of BLOCK_N. MASKED tiles check every key; the others are seen whole by every row."""
     n = tl.arange(0, BLOCK_N)
@@ -108,11 +132,11 @@ def walk(
         start = tl.multiple_of(start, BLOCK_N)
         key = start + n
         inside = key < kv_len
-        rows = key_rows(start, k_base, table, stride_kb, stride_ks, kv_len, BLOCK_N, PAGE_SIZE)
-        k = load_tile(K, rows, inside, stride_kd, start, b, head, 0, DK0, DK, BLOCK_N, MASKED, USE_DESC)
+        at, rows = key_rows(start, k_base, table, stride_kb, stride_ks, kv_len, BLOCK_N, PAGE_SIZE, WIDE)
+        k = load_tile(K, at, rows, inside, stride_kd, start, b, head, 0, DK0, DK, BLOCK_N, MASKED, USE_DESC)
         s = tl.dot(q0, tl.trans(k.to(q0.dtype)))
         if DK1 > 0:
-            k = load_tile(K, rows, inside, stride_kd, start, b, head, DK0, DK1, DK, BLOCK_N, MASKED, USE_DESC)
+            k = load_tile(K, at, rows, inside, stride_kd, start, b, head, DK0, DK1, DK, BLOCK_N, MASKED, USE_DESC)
             s = tl.dot(q1, tl.trans(k.to(q0.dtype)), s)
         if SOFTCAP:
             s = cap * tanh(s * scale)
@@ -140,11 +164,11 @@ def walk(
         total = total * fade + tl.sum(p, 1)
         top = new_top
         p = p.to(q0.dtype)
-        rows = key_rows(start, v_base, table, stride_vb, stride_vs, kv_len, BLOCK_N, PAGE_SIZE)
-        v = load_tile(V, rows, inside, stride_vd, start, b, head, 0, DV0, DV, BLOCK_N, MASKED, USE_DESC)
+        at, rows = key_rows(start, v_base, table, stride_vb, stride_vs, kv_len, BLOCK_N, PAGE_SIZE, WIDE)
+        v = load_tile(V, at, rows, inside, stride_vd, start, b, head, 0, DV0, DV, BLOCK_N, MASKED, USE_DESC)
         acc0 = tl.dot(p, v.to(q0.dtype), acc0 * fade[:, None])
         if DV1 > 0:
-            v = load_tile(V, rows, inside, stride_vd, start, b, head, DV0, DV1, DV, BLOCK_N, MASKED, USE_DESC)
+            v = load_tile(V, at, rows, inside, stride_vd, start, b, head, DV0, DV1, DV, BLOCK_N, MASKED, USE_DESC)
             acc1 = tl.dot(p, v.to(q0.dtype), acc1 * fade[:, None])
     return acc0, acc1, total, top
 
@@ -168,7 +192,7 @@ def attend(
     DV: tl.constexpr, DV0: tl.constexpr, DV1: tl.constexpr,
     CAUSAL: tl.constexpr, BOTTOM_RIGHT: tl.constexpr, WINDOW: tl.constexpr,
     SOFTCAP: tl.constexpr, SCALE_LATE: tl.constexpr, PAGE_SIZE: tl.constexpr,
-    USE_DESC: tl.constexpr, SPLIT: tl.constexpr, KEEP_LSE: tl.constexpr,
+    USE_DESC: tl.constexpr, WIDE: tl.constexpr, SPLIT: tl.constexpr, KEEP_LSE: tl.constexpr,
 ):  # fmt: skip
     """A program is one query tile of one K/V head (and one segment of its keys where SPLIT).
 
@@ -177,7 +201,7 @@ def attend(
     with PAGE_SIZE the batch stride is that of a page, Table (B, max_blocks) and Lens (B,) say what is used.
     Lse: float32 natural-log sums at [query row][Hq]. Part, PartTop, PartTotal: float32 [splits][query row * Hq + head]
     (Part with DV columns): weighted sum not yet divided, running maximum (log2) and sum.
-    ``rows_kv`` is B * Hkv; ``band`` K/V heads share the L2 at a time; ``tiles`` query tiles per K/V head.
+    WIDE: offsets inside a tile of K or V pass 2^31. ``rows_kv`` is B * Hkv; ``band`` K/V heads share the L2 at a time; ``tiles`` query tiles per K/V head.
     """
     pid = tl.program_id(0)
     if SPLIT:
@@ -209,7 +233,7 @@ def attend(
     if tile * BLOCK_M >= q_len * GROUP:
         return
 
-    wide_b, wide_head = b.to(tl.int64), head.to(tl.int64)
+    wide_b, wide_head = wide(b), wide(head)
     r = tile * BLOCK_M + tl.arange(0, BLOCK_M)
     live = r < q_len * GROUP
     query, member = r // GROUP, r % GROUP
@@ -261,19 +285,19 @@ def attend(
             acc0, acc1, total, top, q0, q1, K, V, lo, full_lo,
             k_base, v_base, table, stride_kb, stride_ks, stride_kd, stride_vb, stride_vs, stride_vd,
             b, head, position, kv_len, window, scale, cap,
-            BLOCK_N, DK, DK0, DK1, DV, DV0, DV1, CAUSAL, WINDOW, SOFTCAP, SCALE_LATE, PAGE_SIZE, USE_DESC, True,
+            BLOCK_N, DK, DK0, DK1, DV, DV0, DV1, CAUSAL, WINDOW, SOFTCAP, SCALE_LATE, PAGE_SIZE, USE_DESC, WIDE, True,
         )  # fmt: skip
     acc0, acc1, total, top = walk(
         acc0, acc1, total, top, q0, q1, K, V, full_lo, full_hi,
         k_base, v_base, table, stride_kb, stride_ks, stride_kd, stride_vb, stride_vs, stride_vd,
         b, head, position, kv_len, window, scale, cap,
-        BLOCK_N, DK, DK0, DK1, DV, DV0, DV1, CAUSAL, WINDOW, SOFTCAP, SCALE_LATE, PAGE_SIZE, USE_DESC, False,
+        BLOCK_N, DK, DK0, DK1, DV, DV0, DV1, CAUSAL, WINDOW, SOFTCAP, SCALE_LATE, PAGE_SIZE, USE_DESC, WIDE, False,
     )  # fmt: skip
     acc0, acc1, total, top = walk(
         acc0, acc1, total, top, q0, q1, K, V, full_hi, hi,
         k_base, v_base, table, stride_kb, stride_ks, stride_kd, stride_vb, stride_vs, stride_vd,
         b, head, position, kv_len, window, scale, cap,
-        BLOCK_N, DK, DK0, DK1, DV, DV0, DV1, CAUSAL, WINDOW, SOFTCAP, SCALE_LATE, PAGE_SIZE, USE_DESC, True,
+        BLOCK_N, DK, DK0, DK1, DV, DV0, DV1, CAUSAL, WINDOW, SOFTCAP, SCALE_LATE, PAGE_SIZE, USE_DESC, WIDE, True,
     )  # fmt: skip
 
     out_row = row_q + query

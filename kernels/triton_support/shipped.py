@@ -191,4 +191,7 @@ def _backward(
     layout = Layout(batch, length, length)
     plan = backward.plan(q, k, v, out, lse, out, _rule(causal, window, softcap), layout, facts)
     for launch in plan.launches:
-        yield _label("backward", dtype, head_dim, head_v, causal=causal, group=group, window=window, softcap=softcap), launch
+        yield (
+            _label("backward", dtype, head_dim, head_v, causal=causal, group=group, window=window, softcap=softcap),
+            launch,
+        )

@@ -52,41 +52,163 @@ def halves(head_dim: int) -> tuple[int, int]:
     return (whole, 0) if first + second >= whole else (first, second)
 
 
-def forward_config(arch: int, head_dim: int, rows: int) -> Config:
+#: Head sizes the tables below are written for; another takes the next larger one's row.
+CLASSES = (64, 80, 96, 128, 160, 192, 256)
+
+# The largest tiles, in the order we would try them, at which ptxas spills nothing: (block_m, block_n, num_warps,
+# num_stages). ``plain`` is dense K/V with at most a causal mask, ``rich`` all else (pages, ragged, window, softcap), which
+# needs more registers. What a table costs in speed only a GPU can tell; that nothing spills is checked without one.
+_PLAIN = {
+    80: {
+        64: (128, 64, 4, 3),
+        80: (128, 64, 8, 2),
+        96: (128, 64, 8, 2),
+        128: (128, 64, 8, 2),
+        160: (64, 32, 8, 2),
+        192: (128, 16, 8, 2),
+        256: (64, 32, 8, 2),
+    },
+    90: {
+        64: (128, 128, 8, 2),
+        80: (128, 128, 8, 2),
+        96: (128, 128, 8, 2),
+        128: (128, 128, 8, 2),
+        160: (128, 64, 8, 2),
+        192: (128, 64, 8, 2),
+        256: (128, 64, 8, 2),
+    },
+}
+_PLAIN[100] = _PLAIN[90]
+_RICH = {
+    80: {
+        64: (128, 64, 8, 3),
+        80: (128, 32, 8, 2),
+        96: (128, 32, 8, 2),
+        128: (64, 64, 8, 2),
+        160: (128, 16, 8, 2),
+        192: (64, 16, 8, 2),
+        256: (64, 32, 8, 2),
+    },
+    90: {
+        64: (128, 128, 8, 2),
+        80: (128, 64, 8, 2),
+        96: (128, 64, 8, 2),
+        128: (128, 64, 8, 2),
+        160: (128, 32, 8, 2),
+        192: (128, 32, 8, 2),
+        256: (64, 32, 8, 2),
+    },
+    100: {
+        64: (128, 128, 8, 2),
+        80: (128, 64, 8, 2),
+        96: (128, 64, 8, 2),
+        128: (128, 32, 8, 2),
+        160: (128, 32, 8, 2),
+        192: (128, 32, 8, 2),
+        256: (64, 32, 8, 2),
+    },
+}
+_BACKWARD_KV = {
+    80: {
+        64: (32, 128, 8, 2),
+        80: (32, 64, 8, 2),
+        96: (32, 64, 8, 2),
+        128: (64, 64, 8, 2),
+        160: (16, 64, 8, 2),
+        192: (32, 32, 8, 2),
+        256: (32, 32, 8, 2),
+    },
+    90: {
+        64: (64, 128, 8, 2),
+        80: (64, 64, 8, 2),
+        96: (64, 64, 8, 2),
+        128: (32, 128, 8, 2),
+        160: (32, 64, 8, 2),
+        192: (32, 64, 8, 2),
+        256: (32, 64, 8, 2),
+    },
+    100: {
+        64: (64, 64, 8, 2),
+        80: (64, 64, 8, 2),
+        96: (64, 64, 8, 2),
+        128: (64, 64, 8, 2),
+        160: (32, 64, 8, 2),
+        192: (32, 64, 8, 2),
+        256: (32, 64, 8, 2),
+    },
+}
+_BACKWARD_Q = {
+    80: {
+        64: (64, 64, 8, 2),
+        80: (64, 32, 8, 2),
+        96: (64, 32, 8, 2),
+        128: (64, 64, 8, 2),
+        160: (64, 32, 8, 2),
+        192: (32, 32, 8, 2),
+        256: (32, 32, 8, 2),
+    },
+    90: {
+        64: (128, 64, 8, 2),
+        80: (64, 64, 8, 2),
+        96: (64, 64, 8, 2),
+        128: (128, 64, 8, 2),
+        160: (64, 32, 8, 2),
+        192: (64, 32, 8, 2),
+        256: (64, 32, 8, 2),
+    },
+    100: {
+        64: (128, 64, 8, 2),
+        80: (64, 64, 8, 2),
+        96: (64, 64, 8, 2),
+        128: (128, 64, 8, 2),
+        160: (64, 32, 8, 2),
+        192: (64, 32, 8, 2),
+        256: (64, 32, 8, 2),
+    },
+}
+
+
+def table_of(arch: int) -> int:
+    """Which table an architecture uses: 80, 90 or 100; 0 where a block has 99 KB of shared memory (8.6, 8.9, 12.x)."""
+    if arch in (80, 87):
+        return 80
+    if 90 <= arch < 100:
+        return 90
+    return 100 if 100 <= arch < 120 else 0
+
+
+def _row(table: dict[int, tuple[int, int, int, int]], head_dim: int) -> tuple[int, int, int, int]:
+    return table[next((c for c in CLASSES if head_dim <= c), CLASSES[-1])]
+
+
+def forward_config(arch: int, head_dim: int, rows: int, plain: bool = True) -> Config:
     """Tiles of the forward kernel. ``head_dim`` is the larger of those of K and V; ``rows``: queries x group.
 
-    Few rows (decode) want a small tile and deep pipelining: such a launch is bound by memory. A device with 99 KB of
-    shared memory per block (8.6, 8.9, 12.x) gets tiles that fit it.
+    ``plain``: dense K and V under at most a causal mask. Few rows (decode) want a small tile and deep pipelining: such a
+    launch is bound by memory.
     """
-    large = arch in (80, 87) or 90 <= arch < 120
+    table = table_of(arch)
     if rows <= 64:
         block_m = max(16, power_of_two(rows))
+        if not table:
+            return Config(block_m, 32, 4, 2)
         if head_dim <= 128:
-            return Config(block_m, 64, 4, 3 if large else 2)
-        return Config(block_m, 64 if large else 32, 4, 2)
-    if not large:
-        return Config(64, 64 if head_dim <= 64 else 32, 4, 2)
-    if arch < 90:
-        if head_dim <= 64:
-            return Config(128, 64, 4, 3)
-        return Config(128, 64, 8, 2) if head_dim <= 128 else Config(128, 32, 8, 2)
-    if head_dim <= 64:
-        return Config(128, 128, 8, 2, True)
-    return Config(128, 128, 8, 2, True) if head_dim <= 128 else Config(128, 64, 8, 2, True)
+            return Config(block_m, 64 if block_m < 64 or table != 80 else 32, 4, 3)
+        return Config(block_m, 64 if block_m < 64 and table != 80 else 32, 4, 2)
+    if not table:
+        return Config(64, 64, 4, 2) if head_dim <= 64 else Config(64, 32, 4 if head_dim <= 128 else 8, 2)
+    return Config(*_row((_PLAIN if plain else _RICH)[table], head_dim), descriptor=table >= 90)
 
 
 def backward_config(arch: int, head_dim: int, kernel: str) -> Config:
     """Tiles of ``backward_kv`` (a program owns BLOCK_N keys) and ``backward_q`` (a program owns BLOCK_M rows)."""
-    large = arch in (80, 87) or 90 <= arch < 120
-    if not large:
-        return Config(32, 32, 4, 1) if head_dim > 128 else Config(64, 32, 4, 1)
+    table = table_of(arch)
+    if not table:
+        return Config(32, 32, 8 if head_dim > 128 else 4, 2)
     if kernel == "backward_kv":
-        if head_dim <= 64:
-            return Config(64, 128, 8, 2)
-        return Config(64, 64, 4 if arch >= 90 else 8, 2) if head_dim <= 128 else Config(32, 64, 8, 1)
-    if head_dim <= 64:
-        return Config(128, 64, 8, 2)
-    return Config(64, 64, 4, 2) if head_dim <= 128 else Config(64, 32, 4, 1)
+        # K and V of 256 numbers would stay in registers beside both sums: sm_90 has not that many.
+        return Config(*_row(_BACKWARD_KV[table], head_dim), rows_first=table == 90 and head_dim > 192)
+    return Config(*_row(_BACKWARD_Q[table], head_dim))
 
 
 def segments(programs: int, key_tiles: int, sms: int, per_sm: int = 2, least_tiles: int = 2) -> int:

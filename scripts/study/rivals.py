@@ -1,102 +1,117 @@
-"""What others make of the same tables: a decision tree of depth three, and pysubgroup's best subgroup.
+"""Other people's detectors on the same series: asv's steps, the rule of Mozilla's perfherder, apache-otava.
 
-Run by an interpreter that has scikit-learn and pysubgroup: reads ``{"rows": [...], "regressed": [...]}`` as JSON
-lines on standard input, writes ``{"tree": [text, seconds], "subgroup": [text, seconds]}`` for each.
+otava pins numpy and pulls in cloud clients, so it lives in an environment of its own under the user's cache and is
+asked through a pipe.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import time
-import warnings
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-Row = dict[str, Any]
+import numpy as np
+import numpy.typing as npt
 
+Array = npt.NDArray[np.float64]
 
-def main() -> None:
-    """One answer a line."""
-    warnings.simplefilter("ignore")
-    for line in sys.stdin:
-        given = json.loads(line)
-        out = {}
-        for name, method in (("tree", tree), ("subgroup", subgroup)):
-            began = time.perf_counter()
-            try:
-                text = method(given["rows"], given["regressed"])
-            except Exception as err:  # a rival that fails has not found it
-                print(f"{name}: {err!r}", file=sys.stderr)
-                text = "False"
-            out[name] = [text, time.perf_counter() - began]
-        print(json.dumps(out), flush=True)
+OTAVA = "apache-otava==0.8.0"
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "attnwatch" / "detection-rivals"
+_ASK_OTAVA = """
+import json, sys, time
+from otava.analysis import compute_change_points
+options, series = json.load(sys.stdin)
+began = time.process_time()
+found = [[int(c.index) for c in compute_change_points(y, **options)[0]] if len(y) > 2 else [] for y in series]
+json.dump([found, time.process_time() - began], sys.stdout)
+"""
 
 
-def tree(rows: list[Row], regressed: list[bool]) -> str:
-    """Paths to the leaves where most rows regressed, as one expression; text and gaps as one column a value."""
-    import numpy as np
-    from sklearn.tree import DecisionTreeClassifier
+@dataclass(frozen=True)
+class Answer:
+    """Change points of each series and the processor seconds that finding them took, without start-up."""
 
-    tests: list[tuple[str, Any]] = []
-    columns = []
-    for name in rows[0]:
-        cells = [r[name] for r in rows]
-        if all(isinstance(c, int | float) and not isinstance(c, bool) for c in cells):
-            tests.append((_ref(name), None))
-            columns.append(cells)
-        else:
-            for value in sorted(set(cells), key=repr):
-                tests.append((f"{_ref(name)} == {value!r}", value))
-                columns.append([c == value for c in cells])
-    model = DecisionTreeClassifier(max_depth=3, random_state=0).fit(np.array(columns, dtype=float).T, regressed)
-    t = model.tree_
-
-    def paths(node: int, conditions: list[str]) -> list[str]:
-        if t.children_left[node] < 0:
-            yes = bool(model.classes_[int(np.argmax(t.value[node][0]))])
-            return [" and ".join(conditions) or "True"] if yes else []
-        text, _ = tests[t.feature[node]]
-        numeric = " == " not in text
-        left = f"{text} <= {t.threshold[node]}" if numeric else f"not ({text})"
-        right = f"{text} > {t.threshold[node]}" if numeric else text
-        below = paths(t.children_left[node], [*conditions, left])
-        return below + paths(t.children_right[node], [*conditions, right])
-
-    found = paths(0, [])
-    return " or ".join(f"({p})" for p in found) or "False"
+    found: list[list[int]]
+    seconds: float
 
 
-def subgroup(rows: list[Row], regressed: list[bool]) -> str:
-    """The best subgroup of up to three selectors on the raw columns."""
-    import pandas as pd
-    import pysubgroup as ps
-
-    frame = pd.DataFrame([{k: "none" if v is None else v for k, v in r.items()} for r in rows])
-    frame["target"] = regressed
-    space = ps.create_selectors(frame, nbins=10, ignore=["target"])
-    for name in frame.columns:
-        if name != "target" and frame[name].dtype.kind in "if":
-            space += [ps.EqualitySelector(name, v) for v in sorted(set(frame[name]))]
-    task = ps.SubgroupDiscoveryTask(
-        frame, ps.BinaryTarget("target", True), space, result_set_size=1, depth=3, qf=ps.StandardQF(0.5)
-    )
-    best = ps.BeamSearch(beam_width=60).execute(task).to_descriptions()[0][1]
-    parts = []
-    for s in best.selectors:
-        ref = _ref(s.attribute_name)
-        if hasattr(s, "attribute_value"):
-            value = s.attribute_value
-            value = value.item() if hasattr(value, "item") else value
-            parts.append(f"{ref} == {None if value == 'none' else value!r}")
-        else:
-            low, high = float(s.lower_bound), float(s.upper_bound)
-            parts += [f"{ref} >= {low}"] * (low > -1e300) + [f"{ref} < {high}"] * (high < 1e300)
-    return " and ".join(parts) or "True"
+Rival = Callable[[Sequence[Array]], Answer]
 
 
-def _ref(name: str) -> str:
-    return name if name.isidentifier() else f"col[{name!r}]"
+def timed(one: Callable[[Array], list[int]]) -> Rival:
+    """A detector of one series as one of many."""
+
+    def many(series: Sequence[Array]) -> Answer:
+        began = time.process_time()
+        found = [one(y[np.isfinite(y)]) for y in series]
+        return Answer(found, time.process_time() - began)
+
+    return many
 
 
-if __name__ == "__main__":
-    main()
+def asv_steps(y: Array) -> list[int]:
+    """Beginnings of asv's steps, all but the first."""
+    from asv import step_detect
+
+    return [int(left) for left, *_ in step_detect.detect_steps(list(y))[1:]] if len(y) > 2 else []
+
+
+def perfherder(y: Array, threshold: float = 7.0, least: float = 0.02, window: int = 12) -> list[int]:
+    """Weighted t between the ``window`` points before and after each; local maxima above ``threshold``, where the
+    means differ by the share ``least``."""
+    n = len(y)
+    weight = np.arange(window, 0, -1) / window
+    t = np.zeros(n)
+    for i in range(window, n - window + 1):
+        a, b = y[i - window : i][::-1], y[i : i + window]
+        means = [float(np.average(v, weights=weight)) for v in (a, b)]
+        spread = [float(np.average((v - m) ** 2, weights=weight)) for v, m in zip((a, b), means, strict=True)]
+        size = weight.sum() ** 2 / (weight**2).sum()
+        error = np.sqrt((spread[0] + spread[1]) / max(size - 1, 1))
+        relevant = abs(means[1] - means[0]) >= least * abs(means[0])
+        t[i] = abs(means[1] - means[0]) / max(error, 1e-12) if relevant else 0.0
+    return [
+        i for i in range(n) if t[i] > threshold and t[i] == t[max(0, i - window) : i + window + 1].max()
+        and (i == 0 or t[i] > t[i - 1])
+    ]  # fmt: skip
+
+
+def otava(max_pvalue: float) -> Rival | None:
+    """otava at a significance level, or None, with a message, where its environment cannot be made."""
+    python = _CACHE / "bin" / "python"
+    if not python.is_file():
+        print(f"making an environment for {OTAVA} in {_CACHE}", file=sys.stderr)
+        try:
+            subprocess.run([sys.executable, "-m", "venv", str(_CACHE)], check=True, capture_output=True)
+            pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", OTAVA]
+            subprocess.run(pip, check=True, capture_output=True, timeout=600)
+        except (subprocess.SubprocessError, OSError) as err:
+            print(f"otava is left out: its environment cannot be made ({type(err).__name__})", file=sys.stderr)
+            python.unlink(missing_ok=True)
+            return None
+
+    def many(series: Sequence[Array]) -> Answer:
+        clean = [y[np.isfinite(y)].tolist() for y in series]
+        asked = json.dumps([{"max_pvalue": max_pvalue}, clean])
+        done = subprocess.run([str(python), "-c", _ASK_OTAVA], input=asked, capture_output=True, text=True, check=True)
+        found, seconds = json.loads(done.stdout)
+        return Answer(found, seconds)
+
+    return many
+
+
+def all_rivals() -> dict[str, Rival]:
+    """Name -> detector, those that can be had here."""
+    rivals: dict[str, Rival] = {"asv steps": timed(asv_steps), "perfherder t>7, 2 %": timed(perfherder)}
+    rivals["perfherder t>5"] = timed(lambda y: perfherder(y, 5.0, 0.0))
+    for p in (1e-3, 1e-6):
+        found = otava(p)
+        if found is None:
+            break
+        rivals["otava default" if p == 1e-3 else "otava p 1e-6"] = found
+    return rivals

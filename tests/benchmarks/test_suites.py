@@ -1,6 +1,7 @@
 """The suites as data: what they hold, that importing them is light, that others can add theirs."""
 
 import itertools
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.model import InputError, Workload, parse_label
-from harness.model.suite import grid, ragged
+from harness.model.suite import SUITE_VARIABLE, grid, ragged
 from harness.model.workloads import read_suite, write_suite
 from harness.suites import load_suite, questions, suite_names
 
@@ -103,3 +104,16 @@ def test_each_module_holds_one_question_of_its_own_name() -> None:
     assert len(names) == len(set(names))
     folder = Path(__file__).parents[2] / "benchmarks"
     assert set(names) == {p.stem for p in folder.glob("*.py")} - {"__init__", "imported"}
+
+
+def test_asv_finds_every_operation_of_a_workload_file_under_a_name_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "team.suite.json"
+    ragged_one = ragged("varlen_attention", [(3, 9), (1, 1)], causal=True)
+    write_suite(path, [*grid("attention", seq_len=[8, 9]), ragged_one], "team")
+    code = (
+        "import benchmarks.imported as m; "
+        "print(*sorted(f'{v.__name__}:{len(v.params[0])}' for k, v in vars(m).items() if k.startswith('attn_')))"
+    )
+    env = {**os.environ, SUITE_VARIABLE: str(path)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["attn_attention:2", "attn_varlen_attention:1"]

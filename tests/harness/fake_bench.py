@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +47,8 @@ class Prepared:
     def sample(self, n: int) -> list[float]:
         if self.backend == "die_in_sample":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.backend.startswith("in_sample:"):
+            _happen(self.backend.partition(":")[2])
         return [_speed()] * n
 
     def release(self) -> None:
@@ -72,6 +75,7 @@ class Bench:
 
     def measure(self, case: Case, options: MeasureOptions) -> Measurement:
         started = time.time()
+        warnings.warn("the case begins", stacklevel=1)
         _happen(case.backend)
         if case.backend == "hostile":
             return Measurement(case, Status.CRASHED, started, detail=HOSTILE + "x" * 100_000)
@@ -116,6 +120,18 @@ def _happen(backend: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     elif backend == "segfault":
         ctypes.string_at(0)
+    elif backend.startswith("state:"):
+        _change(backend.partition(":")[2])
+    elif backend == "exit0":
+        os._exit(0)
+    elif backend == "closefds":
+        os.closerange(3, 4096)
+    elif backend == "closefds_slow":
+        os.closerange(3, 4096)
+        time.sleep(600)
+    elif backend.startswith("print:"):
+        for _ in range(int(backend.partition(":")[2])):
+            os.write(1, b"x" * 99_999 + b"\n")
     elif backend == "exit":
         os._exit(7)
     elif backend == "hang":
@@ -135,6 +151,38 @@ def _happen(backend: str) -> None:
         if not marker.exists():
             marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _change(what: str) -> None:
+    """Leave the process changed."""
+    if what == "folder":
+        os.chdir("/")
+    elif what == "umask":
+        os.umask(0o777)
+    elif what == "streams":
+        sys.stdout.close()
+        sys.stderr.close()
+        os.closerange(1, 3)
+    elif what == "variable":
+        os.environ["OMP_NUM_THREADS"] = "7"
+    elif what == "own variable":
+        os.environ["SOME_LIBRARY_HOME"] = "/secret"
+    elif what == "clock":
+        time.perf_counter = lambda: 0.0
+    elif what == "alarm":
+        signal.setitimer(signal.ITIMER_REAL, 500)
+    elif what == "warnings":
+        warnings.simplefilter("error")
+    elif what == "child":
+        if os.fork() == 0:
+            time.sleep(600)
+    elif what == "orphan" and (pid := os.fork()) == 0:
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(600)
+        os._exit(0)
+    elif what == "orphan":
+        os.waitpid(pid, 0)
 
 
 def _children(record: Path) -> None:

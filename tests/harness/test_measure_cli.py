@@ -155,7 +155,9 @@ def test_second_sweep_on_a_device_ends_3_and_names_the_first(cli: Cli, tmp_path:
 def test_worker_that_cannot_start_ends_3_and_leaves_no_file(cli: Cli, tmp_path: Path) -> None:
     cli.env["FAKE_START"] = "raise"
     code, stdout, stderr = cli("--suite", suite(tmp_path), "--device", "cpu", "--json", "--out", "b.jsonl")
-    assert code == 3 and "no device today" in stderr and not stdout and "Traceback (most" in stderr.partition("log ")[2]
+    assert code == 3 and "no device today" in stderr and not stdout and stderr.startswith("attnwatch: ")
+    log = next((tmp_path / "rt").glob("*.log"))
+    assert str(log) in stderr and "Traceback (most" in log.read_text()
     assert not (tmp_path / "b.jsonl").exists()
 
 

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.model import InfrastructureError, MeasureOptions, Status
+from harness.model import InfrastructureError, InputError, MeasureOptions, Status
 from harness.worker import CaseError, WorkerClient, WorkerSpec
+from harness.worker.boot import MAX_LOG
+from harness.worker.launch import Files, how_it_ended
 
 from .workers import QUICK, alive, case, client, eventually, private_runtime, tree
 
@@ -31,7 +33,10 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             ["killed by SIGKILL; the kernel's out-of-memory killer does this too", "last words"],
         ),
         ("segfault", Status.CRASHED, ["killed by SIGSEGV (segmentation fault)", "Fatal Python error", "_happen"]),
-        ("exit", Status.CRASHED, ["exited by itself with code 7"]),
+        ("exit", Status.CRASHED, ["the worker exited by itself with code 7"]),
+        ("exit0", Status.CRASHED, ["the worker exited by itself with code 0"]),
+        ("closefds", Status.CRASHED, ["closed descriptors that it had not opened, the worker's connection among them"]),
+        ("closefds_slow", Status.CRASHED, ["lost its connection while it ran on", "was killed for it"]),
         ("raise", Status.CRASHED, ["RuntimeError: boom"]),
         ("sysexit", Status.CRASHED, ["SystemExit: 3"]),
         ("memory", Status.OUT_OF_MEMORY, ["MemoryError: 4 GiB"]),
@@ -46,6 +51,8 @@ def test_end_of_a_case_is_named_and_the_next_one_is_measured(
         assert m.status is status and not m.metrics and not m.samples
         for text in texts:
             assert text in m.detail
+        if backend != "sigkill":
+            assert "out-of-memory" not in m.detail and "nobody recorded" not in m.detail
         assert c.measure(case(), QUICK).status is Status.OK
 
 
@@ -227,3 +234,70 @@ def test_hang_ends_also_when_the_client_is_gone(tmp_path: Path, runtime: Path) -
     assert alive(pid)
     assert eventually(lambda: not alive(pid), 60.0)
     assert "Timeout" in log.read_text()
+
+
+def test_the_log_is_bounded_while_a_case_prints(tmp_path: Path, runtime: Path) -> None:
+    """20 MB in each of two calls; what was said last is still there."""
+    with client(tmp_path) as c:
+        for _ in range(2):
+            assert c.measure(case("print:200"), QUICK).status is Status.OK
+        m = c.measure(case("sigkill"), QUICK)
+        assert "last words" in m.detail
+        logs = list(runtime.glob("*.log*"))
+        assert len(logs) == 2
+        assert sum(p.stat().st_size for p in logs) <= 2 * MAX_LOG
+
+
+def test_a_worker_that_left_on_purpose_says_so(tmp_path: Path, runtime: Path) -> None:
+    with client(tmp_path) as c:
+        pid = int(str(c.measure(case(), QUICK).telemetry["pid"]))
+        key = next(runtime.glob("*.sock")).stem
+    assert eventually(lambda: not alive(pid))
+    assert how_it_ended(Files(runtime, key), pid) == "ended: told to end"
+
+
+def test_what_cannot_be_imported_is_told_in_one_line(
+    tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ATTNWATCH_BENCH")
+    (tmp_path / "shadow" / "torch").mkdir(parents=True)
+    (tmp_path / "shadow" / "torch" / "__init__.py").write_text("raise ImportError('libcudart.so.99: not found')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "shadow"))
+    with pytest.raises(InfrastructureError) as caught:
+        WorkerClient.connect(WorkerSpec("cpu", kernels=tree(tmp_path / "tree")))
+    text = str(caught.value)
+    assert "torch is needed): ImportError: libcudart.so.99: not found" in text and "\n" not in text
+    log = text.rpartition(" ")[2]
+    assert "Traceback" in Path(log).read_text()
+
+
+def test_a_module_in_the_way_of_kernels_is_named(
+    tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kernels.py").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(InputError, match=r"kernels\.py stands in the way .* rename it"):
+        WorkerClient.connect(WorkerSpec("cpu"))
+    with pytest.raises(InputError, match=r"kernels\.py stands in the way .* rename it"):
+        WorkerClient.connect(WorkerSpec("cpu", python=str(Path(sys.base_prefix) / "bin" / "python3")))
+
+
+def test_a_bad_device_is_an_error_of_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    private_runtime(tmp_path, monkeypatch)
+    monkeypatch.delenv("ATTNWATCH_BENCH")
+    with pytest.raises(InputError, match="device 'gpu7': give cpu, cuda or cuda:N"):
+        WorkerClient.connect(WorkerSpec("gpu7"))
+
+
+def test_a_library_to_preload_that_is_not_there_is_refused(tmp_path: Path, runtime: Path) -> None:
+    spec = WorkerSpec("cpu", kernels=tree(tmp_path / "tree"), variables=(("LD_PRELOAD", "/none.so"),))
+    with pytest.raises(InputError, match=r"LD_PRELOAD names /none\.so, which does not exist"):
+        WorkerClient.connect(spec)
+
+
+@pytest.mark.parametrize("seed", [2**63, 2**64, -(2**63) - 1])
+def test_a_seed_beyond_64_bits_is_an_error_of_input(seed: int) -> None:
+    with pytest.raises(InputError, match=f"seed {seed} does not fit into 64 bits"):
+        MeasureOptions(seed=seed)
+    assert MeasureOptions(seed=2**63 - 1).seed == 2**63 - 1

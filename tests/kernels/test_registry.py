@@ -20,6 +20,7 @@ from .helpers import qkv
 CONTRACT = {
     "sdpa_math", "sdpa_flash", "sdpa_efficient", "sdpa_cudnn", "flex", "varlen", "xformers", "flash_attn",
     "flash_attn_3", "flash_attn_4", "flashinfer", "segmented", "paged", "paged_gather", "sdpa_padded",
+    "segmented_triton", "paged_triton",
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -60,6 +61,7 @@ def dense(
     config: Config | None = SMALL,
     backward: bool = False,
     arch: int | None = None,
+    rows_first: bool = False,
     **rule: Any,
 ) -> None:
     tensors = inputs(kind, q_len, kv_len, heads, head_dim, dtype)
@@ -67,7 +69,10 @@ def dense(
         targets.facts_of, saved = lambda _: targets.Facts(arch, 4, 1 << 20, 227 << 10, f"as {arch}"), targets.facts_of
         segmented.facts_of = targets.facts_of
     try:
-        run = with_tuning(segmented.attention, tuning(splits, config))
+        chosen = tuning(splits, config)
+        if rows_first:
+            chosen = replace(chosen, backward=(replace(SMALL_BACKWARD[0], rows_first=True), SMALL_BACKWARD[1]))
+        run = with_tuning(segmented.attention, chosen)
         (check_backward if backward else check_forward)(run, reference.attention, tensors, rule)
     finally:
         if arch is not None:
@@ -132,6 +137,64 @@ def split_segments_match_whole(kv_len: int, splits: int) -> None:
     tensors = qkv(1, 4, 2, 1, kv_len, 64, torch.float16)
     one, many = (segmented.attention(*tensors, tuning=tuning(n)).double() for n in (1, splits))
     assert (one - many).abs().max() <= 2e-3
+
+
+def far_apart(what: str) -> None:
+    """K and V whose second batch, or whose rows, lie more than 2^31 elements away. Untouched memory costs nothing."""
+    q, k, v = qkv(2, 2, 1, 9, 20, 64, torch.float16)
+    step = 2**31 + 64
+    room = torch.empty(step + 2**14 if what == "batch" else 20 * 2**27 + 2**7, dtype=torch.float16)
+    strides = (step, 20 * 64, 64, 1) if what == "batch" else (64, 0, 2**27, 1)
+    far_k, far_v = (
+        room.as_strided((2, 1, 20, 64), strides, start) for start in (0, 8192 if what == "batch" else 2**20)
+    )
+    far_k.copy_(k)
+    far_v.copy_(v)
+    plan = with_tuning(segmented.attention, tuning())
+    assert torch.equal(plan(q, far_k, far_v, causal=True), plan(q, k, v, causal=True))
+
+
+def far_page() -> None:
+    """A page whose first element lies past 2^31."""
+    q = normal(1, 2, 64, dtype=torch.float16, seed=1)
+    k, v = (normal(1, 16, 1, 64, dtype=torch.float16, seed=s) for s in (2, 3))
+    room = torch.empty(2**31 + 2**13, dtype=torch.float16)
+    caches = [room.as_strided((2, 16, 1, 64), (2**31, 64, 64, 1), start) for start in (0, 4096)]
+    for cache, x in zip(caches, (k, v), strict=True):
+        cache[1:].copy_(x)
+    options: dict[str, Any] = {
+        "block_table": torch.tensor([[1]], dtype=torch.int32),
+        "cache_seqlens": torch.tensor([13], dtype=torch.int32),
+        "cu_seqlens_q": cumulative([1]),
+        "max_seqlen_q": 1,
+        "config": SMALL,
+    }
+    near = options | {"block_table": torch.tensor([[0]], dtype=torch.int32)}
+    assert torch.equal(paged.paged_attention(q, *caches, **options), paged.paged_attention(q, k, v, **near))
+
+
+def dense_judged_wrongly(q_len: int, kv_len: int) -> None:
+    """Judges the kernel by an oracle whose causal mask is off by one."""
+    tensors = qkv(1, 2, 2, q_len, kv_len, 64, torch.float16)
+    mask = torch.ones(q_len, kv_len).tril(1).bool()
+
+    def oracle(*given: Tensor, causal: bool, **options: Any) -> Tensor:
+        return reference.attention(*given, mask=mask, **options)
+
+    check_forward(with_tuning(segmented.attention, tuning()), oracle, tensors, {"causal": True})
+
+
+def lonely_gradients() -> None:
+    """Queries that see no key, and keys that no query sees, get exactly zero."""
+    q, k, v = (x.requires_grad_() for x in qkv(1, 2, 2, 40, 30, 64, torch.float16))
+    out = segmented.attention(q, k, v, causal=True, tuning=tuning())
+    dq, _, _ = torch.autograd.grad(out, (q, k, v), torch.ones_like(out))
+    assert not dq[:, :, :10].any() and not dq.isnan().any()
+    q, k, v = (x.requires_grad_() for x in qkv(1, 2, 2, 10, 70, 64, torch.float16))
+    out = segmented.attention(q, k, v, causal=True, causal_alignment="top_left", tuning=tuning())
+    _, dk, dv = torch.autograd.grad(out, (q, k, v), torch.ones_like(out))
+    assert not dk[:, :, 10:].any() and not dv[:, :, 10:].any()
+    assert dv[:, :, :10].abs().sum() > 0
 
 
 def lse(causal: bool, splits: int) -> None:
@@ -199,17 +262,19 @@ def append(counts: list[int], kv_lens: list[int], page_size: int, dtype: str) ->
     """The new keys are where the reference finds them, and nothing else has changed."""
     (_, k_cache, v_cache), options, (k, v) = test_paged.case([0] * len(kv_lens), kv_lens, page_size, dtype=dtype)
     table, sizes = options["block_table"], options["cache_seqlens"]
-    want_k, want_v = k_cache.clone(), v_cache.clone()
-    new = [torch.cat([x[e - c : e] for e, c in zip(cumulative(kv_lens).tolist()[1:], counts, strict=True)]) for x in (k, v)]
-    for cache, end in ((k_cache, 1), (v_cache, 2)):
+    want = [cache.clone() for cache in (k_cache, v_cache)]
+    ends = cumulative(kv_lens).tolist()[1:]
+    new = [torch.cat([x[end - count : end] for end, count in zip(ends, counts, strict=True)]) for x in (k, v)]
+    # What is to be written is something else at first, so that writing nothing would be noticed.
+    for cache in (k_cache, v_cache):
         for b, (size, count) in enumerate(zip(kv_lens, counts, strict=True)):
             for key in range(size - count, size):
-                cache[table[b, key // page_size], key % page_size] = float(end)
+                cache[table[b, key // page_size], key % page_size] = -7.0
     triton_append.append(
         *new, k_cache, v_cache, block_table=table, cache_seqlens=sizes,
         cu_seqlens_new=cumulative(counts), max_seqlen_new=max(counts),
     )  # fmt: skip
-    for found, wanted in ((k_cache, want_k), (v_cache, want_v)):
+    for found, wanted in zip((k_cache, v_cache), want, strict=True):
         assert torch.equal(found.isnan(), wanted.isnan())
         assert torch.equal(found.nan_to_num(), wanted.nan_to_num())
     used = paged_reference.used_keys(k_cache, table[0].tolist(), kv_lens[0])

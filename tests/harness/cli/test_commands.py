@@ -204,14 +204,14 @@ def test_compare_gives_a_backend_of_ones_own_to_both_sides(run: Run, tmp_path: P
 
 
 @pytest.mark.parametrize("json_out", [True, False])
-def test_doctor_ends_3_where_nothing_is_usable(run: Run, json_out: bool) -> None:
+def test_doctor_ends_3_where_nothing_is_usable(run: Run, tmp_path: Path, json_out: bool) -> None:
     args = ("doctor", "--device", "cpu", *(["--json"] if json_out else []))
     done = run(*args)
     assert done.code == 0 and "absent" in done.out, done.err
     if json_out:
         assert [b["usable"] for b in json.loads(done.out)["backends"]] == [True, False]
-    # A variable that makes another worker, with a bench that reports nothing usable.
-    done = run(*args, FAKE_REPORTS="none", OMP_NUM_THREADS="1")
+    # Another runtime folder is another worker, here one whose bench reports nothing usable.
+    done = run(*args, FAKE_REPORTS="none", ATTNWATCH_RUNTIME_DIR=str(tmp_path / "rt2"))
     assert done.code == 3 and done.out, done.err
     if json_out:
         assert not any(b["usable"] for b in json.loads(done.out)["backends"])

@@ -84,7 +84,11 @@ def test_flat_helpers_match_loops(lengths: list[int], seed: int) -> None:
     smooth = running_median(flat, start, 15)
     for i, s in enumerate(series):
         n = len(s)
-        mirrored = [min(max(-1 - j if j < 0 else 2 * n - 1 - j if j >= n else j, 0), n - 1) for j in range(-7, n + 7)]
+        mirrored = []
+        for j in range(-7, n + 7):
+            k = -1 - j if j < 0 else j
+            k = 2 * n - 1 - k if k >= n else k
+            mirrored.append(min(max(k, 0), n - 1))
         slow = [float(np.median(s[mirrored[j : j + 15]])) for j in range(n)]
         assert np.allclose(smooth[start[i] : start[i + 1]], slow)
     batch = make_batch(flat, start)

@@ -116,6 +116,9 @@ class _Scripted:
             return 1.0 + 0.001 * (self.calls % 7), ""
         return 10.0, PREEMPTED
 
+    def take(self) -> object:
+        return None
+
     def once(self, call: object, account: object) -> tuple[object, float]:
         raise AssertionError
 

@@ -119,3 +119,7 @@ def test_cuda_times_the_device_and_not_the_launch() -> None:
     samples = [clock.sample(lambda: a @ a, account, cold=True) for _ in range(20)]
     assert [s for s, why in samples if not why]
     assert clock.flush_bytes >= 2 * torch.cuda.get_device_properties(0).L2_cache_size
+
+
+def test_what_is_preloaded_is_recorded() -> None:
+    assert relevant_variables({"LD_PRELOAD": "libtcmalloc.so", "HOME": "/x"}) == {"LD_PRELOAD": "libtcmalloc.so"}
