@@ -91,7 +91,7 @@ def incident_page(
     )
 
 
-@st.cache_resource(max_entries=8, show_spinner=False)
+@st.cache_resource(max_entries=2, show_spinner=False)
 def incident(mark: str, incident_id: str) -> IncidentDetail | None:
     """An incident with its regressions and triage."""
     return queries.incident(store(), incident_id)

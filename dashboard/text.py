@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from harness.model import METRICS, TriageState
 
@@ -104,3 +108,17 @@ def number(value: float | None, metric: str) -> str:
 def count(n: int, noun: str, plural: str | None = None) -> str:
     """``1 case``, ``1,234 cases``."""
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as CSV with a header of every column, in order of first appearance."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(dict.fromkeys(name for row in rows for name in row)), restval="")
+    writer.writeheader()
+    writer.writerows([{k: _cell(v) for k, v in row.items()} for row in rows])
+    return out.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    # A spreadsheet takes a text that begins like this for a formula.
+    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value

@@ -18,7 +18,7 @@ from . import tables as t
 from .atlas import AtlasPage, AtlasRow, atlas
 from .engine import Store
 from .health import Coverage, EnvironmentStep, Trouble, case_columns, coverage, environment_steps, troubles
-from .history import CaseRow
+from .history import CaseRow, cases
 from .incidents import IncidentRow, _incident_query
 
 __all__ = [
@@ -256,29 +256,33 @@ def pairs(
     store: Store, metric: str, base_run: str, head_run: str, *, benchmarks: Collection[str] | None = None
 ) -> list[Pair]:
     """Every case of either run with its value in both."""
-    sides = [
-        {
-            x.case.key: x
-            for b in ([None] if benchmarks is None else sorted(benchmarks))
-            for x in case_values(store, run, [metric], benchmark=b)
-        }
-        for run in (base_run, head_run)
-    ]
-    out = []
-    for key in dict.fromkeys([*sides[1], *sides[0]]):
-        base, head = (side.get(key) for side in sides)
-        known = head or base
-        assert known is not None
-        out.append(
-            Pair(
-                known.case,
-                base.values.get(metric) if base else None,
-                head.values.get(metric) if head else None,
-                base.status if base else "",
-                head.status if head else "",
-            )
+    m, c, v = t.Measurement, t.Case, t.MetricValue
+    wanted = [] if benchmarks is None else [c.benchmark.in_(benchmarks)]
+
+    def side(run: str, *columns: Any) -> Any:
+        return (
+            select(m.status, v.value, v.low, v.high, v.n, *columns)
+            .join(c, c.id == m.case_id)
+            .outerjoin(v, and_(v.measurement_id == m.id, v.metric_id == which))
+            .where(m.run_id == select(t.Run.id).where(t.Run.name == run).scalar_subquery(), m.superseded.is_(False))
+            .where(*wanted)
+            .order_by(c.id)
         )
-    return out
+
+    which = select(t.Metric.id).where(t.Metric.name == metric).scalar_subquery()
+    with store.read() as connection:
+        # Of the base only what differs is held: the parameters of its cases are those of the head's.
+        before = {row[5]: (row[0], _value(row)) for row in connection.execute(side(base_run, c.key))}
+        out = []
+        for row in connection.execute(side(head_run, *case_columns())):
+            status, value = before.pop(row[5], ("", None))
+            out.append(Pair(CaseRow(*row[5:]), value, _value(row), status, row[0]))
+    left = cases(store, list(before))
+    return out + [Pair(left[key], value, None, status, "") for key, (status, value) in before.items()]
+
+
+def _value(row: Any) -> Value | None:
+    return None if row[1] is None else Value(row[1], row[2], row[3], row[4])
 
 
 def attempt(store: Store, run_id: str, case_key: str) -> Attempt | None:

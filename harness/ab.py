@@ -9,14 +9,18 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from .detection.ab import ABOptions, ABResult, compare, family
+from .detection.ab import ABOptions, ABResult, compare
+from .detection.sequential import Decision, SequentialOptions, decide
 from .model import Case, MeasureOptions, Scalar, Status, VerdictKind
 from .worker import CaseError, WorkerClient, WorkerSpec
 
-#: Pairs after which the evidence is looked at. The error rate of each look is the total over their number.
-LOOKS = (12, 24, 48, 96)
+#: Pairs before the first look, and between looks; the test stays valid however often it looks.
+LEAST_PAIRS, LOOK_EVERY = 8, 4
+
+#: A case may take this many times the sampling time of one metric.
+TIME_FACTOR = 8.0
 
 
 @dataclass(frozen=True)
@@ -52,22 +56,24 @@ def run_ab(
 ) -> tuple[list[ABCase], list[Case]]:
     """Measure ``cases`` on both sides. Returns what was measured and the cases that the deadline left out."""
     done: list[ABCase] = []
+    # One error rate over all cases and all looks: the sequential test shares it.
+    rule = SequentialOptions(alpha=judge.fdr, relevant=judge.relevant, family=max(1, len(cases)))
     with WorkerClient.connect(base) as a, WorkerClient.connect(head) as b:
         for i, case in enumerate(cases):
             if deadline is not None and time.time() >= deadline:
-                return _adjusted(done, judge), list(cases[i:])
+                return done, list(cases[i:])
             if progress is not None:
                 progress(i, len(cases), case)
-            done.append(_one(case, a, b, options, judge))
-    return _adjusted(done, judge), []
+            done.append(_one(case, a, b, options, rule))
+    return done, []
 
 
-def _one(case: Case, a: WorkerClient, b: WorkerClient, options: MeasureOptions, judge: ABOptions) -> ABCase:
+def _one(case: Case, a: WorkerClient, b: WorkerClient, options: MeasureOptions, rule: SequentialOptions) -> ABCase:
     base, head = _Side(a, case, options), _Side(b, case, options)
     with contextlib.closing(base), contextlib.closing(head):
         result = None
         if all([base.prepare(), head.prepare()]):  # both are tried, so that each side's own status is known
-            result = _sample(base, head, options, judge)
+            result = _sample(base, head, options, rule)
         detail = "; ".join(f"{n}: {s.detail}" for n, s in (("base", base), ("head", head)) if s.detail)
         return ABCase(case, base.status, head.status, result, detail, base.samples, head.samples)
 
@@ -112,30 +118,27 @@ class _Side:
             self._handle = None
 
 
-def _sample(base: _Side, head: _Side, options: MeasureOptions, judge: ABOptions) -> ABResult | None:
-    """Pairs until a look at them settles the question or time is up; None where a side was lost."""
-    strict = replace(judge, fdr=judge.fdr / len(LOOKS))
+def _sample(base: _Side, head: _Side, options: MeasureOptions, rule: SequentialOptions) -> ABResult | None:
+    """Pairs until the question is settled or time is up; None where a side was lost."""
     started = time.monotonic()
-    result = None
-    for look in LOOKS:
-        while len(head.samples) < look:
-            first, second = (head, base) if len(base.samples) % 2 else (base, head)
-            if not (first.sample() and second.sample()):
-                return None
-        result = compare(base.samples, head.samples, strict, paired=True)
-        if result.verdict is not VerdictKind.AMBIGUOUS or time.monotonic() - started > 4 * options.max_seconds:
-            break
-    return result
+    while True:
+        first, second = (head, base) if len(base.samples) % 2 else (base, head)
+        if not (first.sample() and second.sample()):
+            return None
+        pairs = len(head.samples)
+        late = time.monotonic() - started > TIME_FACTOR * options.max_seconds
+        if pairs >= rule.futile or (pairs >= LEAST_PAIRS and (late or pairs % LOOK_EVERY == 0)):
+            decided = decide(base.samples, head.samples, rule)
+            if decided.verdict is not None or late:
+                return _result(base.samples, head.samples, decided, rule)
 
 
-def _adjusted(done: list[ABCase], judge: ABOptions) -> list[ABCase]:
-    """Verdicts under one false discovery rate over all cases that gave a result."""
-    measured = [i for i, d in enumerate(done) if d.result is not None]
-    results = family([r for d in done if (r := d.result) is not None], judge)
-    out = list(done)
-    for i, result in zip(measured, results, strict=True):
-        out[i] = replace(out[i], result=result)
-    return out
+def _result(base: list[float], head: list[float], d: Decision, rule: SequentialOptions) -> ABResult:
+    known = compare(base, head, ABOptions(relevant=rule.relevant), paired=True)
+    verdict = d.verdict or VerdictKind.AMBIGUOUS
+    return ABResult(
+        d.ratio, d.low, d.high, d.p, verdict, known.smallest_detectable, len(base), len(head), d.scale
+    )  # fmt: skip
 
 
 def slower(done: Iterable[ABCase]) -> list[ABCase]:

@@ -185,10 +185,9 @@ def judge(load: Any, inputs: Any, function: Callable[..., Any]) -> float:
 def ceilings(c: Check) -> Any:
     """Copy bandwidth and bf16 matrix rate of this device: the two roofs of the roofline."""
     sample = c.sampler()
-    a = torch.empty(1 << 30, dtype=torch.uint8, device=c.device)
-    b = torch.empty_like(a)
-    copy = 2 * a.numel() / statistics.median(sample(lambda: b.copy_(a), 20, True))
-    del a, b
+    source = torch.empty(1 << 30, dtype=torch.uint8, device=c.device)
+    target = torch.empty_like(source)
+    copy = 2 * source.numel() / statistics.median(sample(lambda: target.copy_(source), 20, True))
     x, y = (torch.randn(8192, 8192, device=c.device).bfloat16() for _ in range(2))
     return {
         "copy_bytes_per_s": copy,
@@ -365,7 +364,8 @@ def summary(c: Check) -> str:
         if r.get("share_of_roof"):
             lines.append(
                 f"{r['backend']:<18} q {r['q_len']:>5} kv {r['kv_len']:>5} d {r['head_dim']} b {r['batch']:>2} "
-                f"causal {int(bool(r.get('causal')))} {r['latency_s'] * 1e6:9.1f} us {r['flop_per_s'] / 1e12:6.1f} TFLOP/s "
+                f"causal {int(bool(r.get('causal')))} {r['latency_s'] * 1e6:9.1f} us "
+                f"{r['flop_per_s'] / 1e12:6.1f} TFLOP/s "
                 f"{r['bytes_per_s'] / 1e12:5.2f} TB/s roof {r['share_of_roof']:.0%}"
             )
         elif r["status"] not in ("unsupported", "skipped"):

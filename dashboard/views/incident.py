@@ -12,12 +12,13 @@ from dashboard import data, facts, shell, triage
 from dashboard.charts import heat
 from dashboard.labels import short_names
 from dashboard.series_rows import flags, rows_of, upgrades
-from dashboard.text import age, count, effect, plain, short, title, when
+from dashboard.text import age, count, csv_text, effect, plain, short, title, when
 from db.queries import IncidentDetail, RunRow
 from db.screens import Pair
 from harness.model.expr import Expression, compile_expr
 
 _CHOICES = 200
+_ROWS = 500
 
 
 @shell.framed
@@ -182,8 +183,15 @@ def _series(mark: str, detail: IncidentDetail, metric: str) -> None:
 
 def _combinations(detail: IncidentDetail, base: RunRow | None, head: RunRow | None) -> None:
     suite = head.suite if head else "full"
-    rows = facts.table(detail.regressions, suite, base, head)
-    st.markdown(f"{count(len(rows), 'combination')}, largest effect first. The last column is a command to copy.")
+    total = len(detail.regressions)
+    left, right = st.columns([5, 1], vertical_alignment="bottom")
+    first = 0
+    if total > _ROWS:
+        with right:
+            first = (st.number_input(f"Page, of {-(-total // _ROWS)}", 1, -(-total // _ROWS), key="rows") - 1) * _ROWS
+    rows = facts.table(detail.regressions[first : first + _ROWS], suite, base, head)
+    with left:
+        st.markdown(f"{count(total, 'combination')}, largest effect first. The last column is a command to copy.")
     picked = st.dataframe(
         rows, hide_index=True, width="stretch", on_select="rerun", selection_mode="single-row", key="combinations",
         column_config={
@@ -196,6 +204,10 @@ def _combinations(detail: IncidentDetail, base: RunRow | None, head: RunRow | No
     chosen = picked["selection"]["rows"]
     command = rows[chosen[0] if chosen and chosen[0] < len(rows) else 0]["reproduce"] if rows else ""
     st.code(command, language="sh", wrap_lines=True)
+    st.download_button(
+        "All combinations as CSV", lambda: csv_text(facts.table(detail.regressions, suite, base, head)),
+        file_name=f"incident-{detail.incident.id}.csv", mime="text/csv", icon=":material/download:",
+    )  # fmt: skip
     if detail.incident.trigger_text and head is not None:
         st.caption("All combinations inside the trigger:")
         whole = facts.reproduce(detail.incident.trigger_text, suite, base, head)

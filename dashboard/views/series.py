@@ -10,7 +10,7 @@ from dashboard import data, shell
 from dashboard.charts import lines
 from dashboard.labels import short_names
 from dashboard.series_rows import rows_of, upgrades
-from dashboard.text import count, label, number, plain, scale, title, when
+from dashboard.text import count, csv_text, label, number, plain, scale, title, when
 from db.queries import Point
 from db.screens import AtlasPage
 from harness.model import METRICS, PRIMARY
@@ -18,6 +18,7 @@ from harness.model import METRICS, PRIMARY
 _PAGE = 48
 _MOST = 8
 _SPARK = 60
+_POINT = ("name", "run", "full", "status", "value", "low", "high")
 
 
 @shell.framed
@@ -146,7 +147,11 @@ def _close_up(mark: str, machine: str, metric: str, keys: list[str]) -> None:
             )  # fmt: skip
     _samples(mark, metric, {k: points.get(k, []) for k in keys}, {k: f"{cases[k].backend} {names[k]}" for k in keys})
     st.download_button(
-        "Points as CSV", _csv(rows), file_name=f"{metric}.csv", mime="text/csv", icon=":material/download:"
+        "Points as CSV",
+        lambda: csv_text([{k: r[k] for k in _POINT} for r in rows]),
+        file_name=f"{metric}.csv",
+        mime="text/csv",
+        icon=":material/download:",
     )
 
 
@@ -178,15 +183,3 @@ def _samples(mark: str, metric: str, points: dict[str, list[Point]], names: dict
             st.caption("No samples are stored for this metric: it is no estimate, or it came from another tool.")
             return
         shell.chart(lines.samples([r | {"i": i} for i, r in enumerate(rows)], title(metric)), "Raw samples of one run")
-
-
-def _csv(rows: list[dict[str, Any]]) -> str:
-    import csv
-    import io
-
-    out = io.StringIO()
-    names = ["name", "run", "full", "status", "value", "low", "high"]
-    writer = csv.writer(out)
-    writer.writerow(["series", "run", "revision", *names[3:]])
-    writer.writerows([[r[n] for n in names] for r in rows])
-    return out.getvalue()

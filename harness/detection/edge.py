@@ -23,9 +23,9 @@ class EdgeOptions:
     ``short / nights`` while fewer than ``enough`` nights are known, and ``slow`` for each night that neighbours are
     worth less for being alike, which makes levels harder to know. The suite's past moves the level between ``least``
     and ``most`` towards ``rate`` false suspects per series and night; the setting counts for ``trust`` series there.
-    ``shown``: share of a step that the median of its nights must show, half of it for a slope. ``one_night``: the
-    newest night alone may make a suspect where it is farther out than anything in the suite's past; for those who
-    measure suspects again. ``relevant``: smallest change, on the log scale.
+    ``shown``: share of a step that the median of its nights must show, half of it for a slope, and
+    ``relevant`` in any case. ``one_night``: the newest night alone may make a suspect where it is farther out than
+    anything in the suite's past; for those who measure suspects again. ``relevant``: smallest change, log scale.
     """
 
     steps: tuple[int, ...] = (2, 3, 4, 5, 6, 7, 8, 11, 14, 18)
@@ -109,7 +109,8 @@ def _shown(x: Array, pick: Ints, start: Ints, step: Array, slope: Bools, noise: 
     """Whether the median of the changed nights lies where the change says: two modes can trade shares without."""
     after = np.where(np.arange(x.shape[1]) >= start[pick][:, None], x, np.nan)
     moved = (row_median(after) - noise.level[pick]) * np.sign(step[pick])
-    return np.asarray(moved >= options.shown * np.where(slope[pick], 0.5, 1.0) * np.abs(step[pick]))
+    least = options.shown * np.where(slope[pick], 0.5, 1.0) * np.abs(step[pick])
+    return np.asarray(moved >= np.maximum(least, options.relevant))
 
 
 def sizes(options: EdgeOptions) -> Array:

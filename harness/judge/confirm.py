@@ -85,7 +85,10 @@ def _settled(f: Finding, d: ABCase) -> Finding:
     )  # fmt: skip
     if r.verdict is VerdictKind.SLOWER:
         return replace(f, state=_S.CONFIRMED, how=f"base and head interleaved, {r.n_head} pairs")
-    return replace(f, state=_S.DISMISSED, how=f"{r.verdict.value} when base and head are interleaved, {r.n_head} pairs")
+    told = f"{r.verdict.value} when base and head are interleaved, {r.n_head} pairs"
+    # Not shown and not ruled out either, by pairs too few or too noisy: the next night asks again.
+    open_ = r.verdict is VerdictKind.AMBIGUOUS and r.ratio > 1 and r.smallest_detectable > (f.ratio or 1.0) - 1
+    return replace(f, state=_S.SUSPECT if open_ else _S.DISMISSED, how=told)
 
 
 def _finite(x: float) -> float | None:

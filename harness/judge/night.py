@@ -144,12 +144,14 @@ def _report(
         base_revision=_revision(base) if base else None, nights=judged.nights, incidents=incidents, findings=findings,
         faster=judged.faster, compared=judged.compared, smallest_detectable=judged.smallest_detectable,
         missing=[f"{c.backend} {c.workload.label}" for c in judged.missing], failures=failures,
-        notes=[*plan.notes, *_left_out(head)], what_changed=differences, bundle=plan.bundle, store=store.name,
+        notes=[*plan.notes, *_machine(judged)], what_changed=differences, bundle=plan.bundle, store=store.name,
     )  # fmt: skip
 
 
-def _left_out(head: RunRow) -> list[str]:
-    return [] if head.complete else [f"{head.planned - head.measured} cases were not measured"]
+def _machine(judged: Judged) -> list[str]:
+    if not judged.drift:
+        return []
+    return [f"the control kernels ran {judged.drift:+.0%} against their usual time; that was taken out of the figures"]
 
 
 def _revision(r: RunRow) -> Revision:

@@ -8,7 +8,7 @@ nights are passed over.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,16 @@ import numpy.typing as npt
 
 from db.engine import Store
 from db.history import CaseRow, History
-from db.queries import KnownSeries, history, known_series
-from harness.detection.screen import ScreenOptions, screen
+from db.queries import KnownSeries, controls, history, known_series
+from harness.detection.suite import SuiteOptions, Suspect, control_drift, judge_suite
 from harness.model import METRICS, PRIMARY, Case, Status, TriageState, Workload
 from harness.model.findings import STATUS, Finding
 
 #: Runs looked back upon; a year of nights.
 _MAX_RUNS = 366
+
+#: Controls that moved less are noise of the controls; more than the other is no drift but another machine.
+_DRIFT_NOISE, _DRIFT_MOST = 0.03, 0.5
 
 #: An incident in one of these states still holds its series.
 OPEN = (TriageState.SUSPECT, TriageState.NEW, TriageState.CONFIRMED, TriageState.ACKNOWLEDGED)
@@ -46,6 +49,7 @@ class Judged:
     faster: int = 0
     nights: int = 0
     smallest_detectable: float | None = None
+    drift: float = 0.0
     missing: list[Case] = field(default_factory=list)
     tested: dict[str, dict[str, Case]] = field(default_factory=dict)
 
@@ -55,9 +59,8 @@ class Judged:
         return case
 
 
-def judge_run(store: Store, machine: str, run_id: str, options: ScreenOptions | None = None) -> Judged:
+def judge_run(store: Store, machine: str, run_id: str) -> Judged:
     """Screen the run ``run_id`` of the machine with this fingerprint against the runs before it."""
-    options = options or ScreenOptions()
     judged = Judged(known=known_series(store, machine, [*OPEN, TriageState.EXPECTED, TriageState.FIXED]))
     for name, metric in METRICS.items():
         if not metric.judged:
@@ -69,7 +72,10 @@ def judge_run(store: Store, machine: str, run_id: str, options: ScreenOptions | 
         if name == PRIMARY:
             judged.nights = past.value.shape[1] - 1
             _statuses(past, _baseline(past, judged.known, STATUS), judged)
-        (_exact if metric.exact else _screen)(past, usable, options, judged)
+        if metric.exact:
+            _exact(past, usable, judged)
+        else:
+            _timed(past, usable, _drift(store, past.run_ids), judged)
     judged.findings.sort(key=lambda f: -(f.ratio or np.inf))
     return judged
 
@@ -90,38 +96,98 @@ def _baseline(past: History, known: Sequence[KnownSeries], metric: str | None = 
     return usable
 
 
-def _screen(past: History, usable: Bools, options: ScreenOptions, judged: Judged) -> None:
-    """Timed metrics: suspects by noise."""
+def _timed(past: History, usable: Bools, drift: Floats, judged: Judged) -> None:
+    """Timed metrics: suspects by noise, pooled over the suite, with the machine's own drift taken out."""
     sign = 1.0 if METRICS[past.metric].better == "lower" else -1.0
     values = np.where(usable, past.value, np.nan)
     values[:, -1] = past.value[:, -1]
-    count = len(past.cases)
-    result = screen(values, log_errors(past), np.full(count, sign), np.zeros(count, dtype=bool), options)
-    known = np.isfinite(result.ratio)
-    if past.metric == PRIMARY:
-        judged.compared = int(known.sum())
-        better = known & (result.z * sign <= -options.z) & (np.abs(np.log(result.ratio)) > np.log1p(options.relevant))
-        judged.faster = int(better.sum())
-        if known.any():
-            judged.smallest_detectable = float(np.median(result.smallest_detectable[known]))
-    judged.at_level |= {(past.cases[i].key, past.metric) for i in np.flatnonzero(known & ~result.suspect)}
-    for i in np.flatnonzero(known):
-        judged.saw(past.metric, to_case(past.cases[i]))
-    for i in np.flatnonzero(result.suspect):
-        level = float(past.value[i, -1] / result.ratio[i])
-        reach = 1 + float(result.smallest_detectable[i])
-        good = usable[i] & (past.value[i] * sign <= level * sign * reach**sign)
-        last_good, first_bad = _turn(past, i, good)
+    told, smallest = _judged(values, log_errors(past), drift, sign, [c.backend for c in past.cases])
+    has = np.isfinite(values[:, -1]) & np.isfinite(values[:, :-1]).any(axis=1)
+    for i in np.flatnonzero(has):
+        case = judged.saw(past.metric, to_case(past.cases[i]))
+        suspect = told.get(int(i))
+        if suspect is None or not suspect.adverse:
+            judged.at_level.add((case.key, past.metric))
+            continue
+        last_good, first_bad = _turn(past, i, usable[i] & np.isfinite(values[i]), before=suspect.start)
         judged.findings.append(
             Finding(
-                case=to_case(past.cases[i]), metric=past.metric, kind="slower", state=TriageState.SUSPECT,
-                how="newest run against the history", ratio=float(result.ratio[i]), level=level,
-                smallest_detectable=float(result.smallest_detectable[i]), last_good=last_good, first_bad=first_bad,
+                case=case, metric=past.metric, kind="slower", state=TriageState.SUSPECT,
+                how=f"{suspect.kind} in the history", ratio=suspect.ratio or suspect.after / suspect.before,
+                low=suspect.low, high=suspect.high, p=suspect.p, level=suspect.before,
+                smallest_detectable=_known(smallest[i]), last_good=last_good, first_bad=first_bad,
             )
         )  # fmt: skip
+    if past.metric == PRIMARY:
+        judged.compared = int(has.sum())
+        judged.faster = sum(not s.adverse for i, s in told.items() if has[i])
+        smallest = smallest[has & np.isfinite(smallest)]
+        judged.smallest_detectable = float(np.median(smallest)) if len(smallest) else None
+        judged.drift = float(np.expm1(drift[-1]))
 
 
-def _exact(past: History, usable: Bools, options: ScreenOptions, judged: Judged) -> None:
+def _judged(
+    values: Floats, errors: Floats, drift: Floats, sign: float, groups: list[str]
+) -> tuple[dict[int, Suspect], Floats]:
+    """Newest suspect per series, its ``start`` a column of ``values``, and the smallest detectable change per series.
+
+    Series with too few known values for a history of their own (new ones, ones with masked nights) are judged on their
+    last few known values, side by side; the others on the whole matrix.
+    """
+    enough = SuiteOptions().enough
+    short = np.isfinite(values).sum(axis=1) < enough
+    cleaned = values * np.exp(-drift)
+    told: dict[int, Suspect] = {}
+    smallest = np.full(len(values), np.nan)
+    whole = np.tile(np.arange(values.shape[1]), (len(values), 1))
+    # All series serve as the suite whose noise is pooled, in both views; each is told of in the one that is its own.
+    for mine, at in ((~short, whole), (short, _last_known(values, enough - 1))):
+        if not mine.any():
+            continue
+        result = judge_suite(
+            _take(cleaned, at), errors=_take(errors, at), adverse=np.full(len(values), sign), groups=groups
+        )
+        smallest[mine] = result.smallest[mine]
+        for s in result.suspects:
+            if mine[s.series]:
+                told.setdefault(s.series, replace(s, start=int(max(at[s.series, s.start], 0))))
+    return told, smallest
+
+
+def _take(a: Floats, at: npt.NDArray[np.intp]) -> Floats:
+    """Columns ``at`` of each row, NaN where -1."""
+    return np.where(at >= 0, np.take_along_axis(a, np.maximum(at, 0), 1), np.nan)
+
+
+def _last_known(values: Floats, width: int) -> npt.NDArray[np.intp]:
+    """Columns of the last ``width`` known values of each row, right-aligned; -1 where there are fewer."""
+    out = np.full((len(values), width), -1, dtype=np.intp)
+    for i, row in enumerate(values):
+        known = np.flatnonzero(np.isfinite(row))[-width:]
+        out[i, width - len(known) :] = known
+    return out
+
+
+def _known(x: float) -> float | None:
+    return float(x) if np.isfinite(x) else None
+
+
+def _drift(store: Store, run_ids: Sequence[str]) -> Floats:
+    """What the machine itself did in each run, on the log scale, from its frozen control kernels."""
+    held = controls(store, run_ids)
+    names = sorted({n for values in held.values() for n in values})
+    matrix = np.full((len(names), len(run_ids)), np.nan)
+    for j, run_id in enumerate(run_ids):
+        for i, name in enumerate(names):
+            values = [v.value for v in held[run_id].get(name, [])]
+            if values:
+                # The quickest: a control that was disturbed says nothing of the machine's speed.
+                matrix[i, j] = min(values)
+    drift = control_drift(matrix) if len(names) else np.zeros(len(run_ids))
+    return np.clip(np.where(np.abs(drift) < _DRIFT_NOISE, 0.0, drift), -_DRIFT_MOST, _DRIFT_MOST)
+
+
+def _exact(past: History, usable: Bools, judged: Judged) -> None:
     """Deterministic metrics: the newest value against the last usable one, on the raw scale; one unit counts."""
     sign = 1.0 if METRICS[past.metric].better == "lower" else -1.0
     for i, case in enumerate(past.cases):
@@ -144,9 +210,11 @@ def _exact(past: History, usable: Bools, options: ScreenOptions, judged: Judged)
         )  # fmt: skip
 
 
-def _turn(past: History, row: int | np.signedinteger[Any], good: Bools) -> tuple[str | None, str]:
-    """Run ids of the last good run and of the first one after it that has this case."""
-    at = np.flatnonzero(good)
+def _turn(
+    past: History, row: int | np.signedinteger[Any], good: Bools, before: int | None = None
+) -> tuple[str | None, str]:
+    """Run ids of the last good run (``before`` a column, where given) and of the first one after it with this case."""
+    at = np.flatnonzero(good[:before])
     if not len(at):
         return None, past.run_ids[-1]
     after = np.flatnonzero(past.status[row, at[-1] + 1 :] >= 0)
@@ -165,8 +233,10 @@ def _statuses(past: History, usable: Bools, judged: Judged) -> None:
     names = [*past.statuses, ""]
     broken = np.array([s != "" and Status(s).broken for s in names])
     ok = np.array([s == Status.OK.value for s in names])
+    # Left out by a budget or a choice: says nothing either way.
+    unsaid = np.array([s in (Status.DESELECTED.value, Status.SKIPPED.value) for s in names])
     for i, case in enumerate(past.cases):
-        before = np.flatnonzero(usable[i] & (past.status[i] >= 0))
+        before = np.flatnonzero(usable[i] & (past.status[i] >= 0) & ~unsaid[past.status[i]])
         if not len(before) or not ok[past.status[i, before[-1]]]:
             continue
         head = past.status[i, -1]

@@ -133,8 +133,7 @@ def _compile(
     shared = int(made.metadata.shared)
     blocks, share, limited_by = occupancy(name, warps, used["registers"], shared, columns)
     return StaticRecord(
-        **common,
-        **used,
+        **{**common, **used},
         shared_bytes=shared,
         tensor_columns=columns,
         warps=warps,

@@ -57,7 +57,7 @@ def _width(modifiers: list[str]) -> int:
 
 
 def report(text: str) -> dict[str, int]:
-    """``registers``, ``stack_bytes`` and ``spill_bytes`` of a ``ptxas -v`` report; ``ValueError`` where they are not."""
+    """``registers``, ``stack_bytes`` and ``spill_bytes`` of a ``ptxas -v`` report; ``ValueError`` without.""" ""
     frames, registers = _REPORT.findall(text), _REGISTERS.findall(text)
     if not frames or not registers:
         raise ValueError(f"ptxas reported no resources: {text[:200]!r}")

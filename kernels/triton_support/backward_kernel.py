@@ -211,7 +211,8 @@ def backward_kv(
     if CAUSAL:
         dk0, dk1, dv0, dv1 = walk_rows(
             dk0, dk1, dv0, dv1, k0, k1, v0, v1, key, lo, full_lo, Q, Grad, Top, Delta, q_base, g_base, flat_base,
-            stride_qh, stride_qs, stride_qd, stride_gh, stride_gs, stride_gd, heads_q, q_len, offset, window, scale, cap,
+            stride_qh, stride_qs, stride_qd, stride_gh, stride_gs, stride_gd,
+            heads_q, q_len, offset, window, scale, cap,
             GROUP, BLOCK_M, DK, DK0, DK1, DV, DV0, DV1, CAUSAL, WINDOW, SOFTCAP, ROWS_FIRST, WIDE, True,
         )  # fmt: skip
     dk0, dk1, dv0, dv1 = walk_rows(
@@ -260,7 +261,7 @@ def walk_keys(
         s = product(q0, q1, k0, k1, DK1)
         dp = product(g0, g1, v0, v1, DV1)
         keep = visible(inside[None, :], key[None, :], position[:, None], window, CAUSAL, WINDOW)
-        p, ds = weigh(s, dp, top, delta, keep, scale, cap, SOFTCAP, MASKED)
+        _, ds = weigh(s, dp, top, delta, keep, scale, cap, SOFTCAP, MASKED)
         ds = ds.to(q0.dtype)
         dq0 = tl.dot(ds, k0, dq0)
         if DK1 > 0:

@@ -10,7 +10,8 @@ Grouped heads are packed into the rows of the tile: row r of a K/V head is query
 two is cut into two powers of two (80 = 64 + 16, 96 = 64 + 32, 160 = 128 + 32, 192 = 128 + 64): no padded copy, and
 no padded multiplication where the two parts fit exactly; otherwise the tail is masked.
 
-Offsets of batch, page, tile and head are int64 throughout; inside a tile they are where they must be. Scores are kept in log2 units.
+Offsets of batch, page, tile and head are int64 throughout; inside a tile they are where they must be. Scores are
+kept in log2 units.
 """
 
 import triton
@@ -69,11 +70,7 @@ def wide(x):
 @triton.jit
 def widened(x, WIDE: tl.constexpr):
     """``x`` as int64 where offsets inside a tile need it. 32 bits spare a register per address otherwise."""
-    if WIDE:
-        y = x.to(tl.int64)
-    else:
-        y = x
-    return y
+    return x.to(tl.int64) if WIDE else x
 
 
 @triton.jit
@@ -156,10 +153,7 @@ def walk(
         new_top = tl.maximum(top, peak)
         # A row that has seen no key yet stays at -inf; subtracting that from itself would be NaN.
         base = tl.where(new_top == float("-inf"), 0.0, new_top) if MASKED else new_top
-        if SCALE_LATE:
-            p = tl.exp2(s * scale - base[:, None])
-        else:
-            p = tl.exp2(s - base[:, None])
+        p = tl.exp2(s * scale - base[:, None] if SCALE_LATE else s - base[:, None])
         fade = tl.exp2(top - base)
         total = total * fade + tl.sum(p, 1)
         top = new_top
@@ -201,7 +195,8 @@ def attend(
     with PAGE_SIZE the batch stride is that of a page, Table (B, max_blocks) and Lens (B,) say what is used.
     Lse: float32 natural-log sums at [query row][Hq]. Part, PartTop, PartTotal: float32 [splits][query row * Hq + head]
     (Part with DV columns): weighted sum not yet divided, running maximum (log2) and sum.
-    WIDE: offsets inside a tile of K or V pass 2^31. ``rows_kv`` is B * Hkv; ``band`` K/V heads share the L2 at a time; ``tiles`` query tiles per K/V head.
+    WIDE: offsets inside a tile of K or V pass 2^31. ``rows_kv`` is B * Hkv; ``band`` K/V heads share the L2 at a time;
+    ``tiles`` query tiles per K/V head.
     """
     pid = tl.program_id(0)
     if SPLIT:

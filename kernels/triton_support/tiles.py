@@ -56,8 +56,8 @@ def halves(head_dim: int) -> tuple[int, int]:
 CLASSES = (64, 80, 96, 128, 160, 192, 256)
 
 # The largest tiles, in the order we would try them, at which ptxas spills nothing: (block_m, block_n, num_warps,
-# num_stages). ``plain`` is dense K/V with at most a causal mask, ``rich`` all else (pages, ragged, window, softcap), which
-# needs more registers. What a table costs in speed only a GPU can tell; that nothing spills is checked without one.
+# num_stages). ``plain`` is dense K/V with at most a causal mask, ``rich`` all else, which needs more registers.
+# What a table costs in speed only a GPU can tell; that nothing spills is checked without one.
 _PLAIN = {
     80: {
         64: (128, 64, 4, 3),
@@ -184,8 +184,8 @@ def _row(table: dict[int, tuple[int, int, int, int]], head_dim: int) -> tuple[in
 def forward_config(arch: int, head_dim: int, rows: int, plain: bool = True) -> Config:
     """Tiles of the forward kernel. ``head_dim`` is the larger of those of K and V; ``rows``: queries x group.
 
-    ``plain``: dense K and V under at most a causal mask. Few rows (decode) want a small tile and deep pipelining: such a
-    launch is bound by memory.
+    ``plain``: dense K and V under at most a causal mask. Few rows (decode) want a small tile and deep pipelining: such
+    a launch is bound by memory.
     """
     table = table_of(arch)
     if rows <= 64:
@@ -194,7 +194,9 @@ def forward_config(arch: int, head_dim: int, rows: int, plain: bool = True) -> C
             return Config(block_m, 32, 4, 2)
         if head_dim <= 128:
             return Config(block_m, 64 if block_m < 64 or table != 80 else 32, 4, 3)
-        return Config(block_m, 64 if block_m < 64 and table != 80 else 32, 4, 2)
+        if block_m == 64:
+            return Config(64, 64 if table != 80 else 32, 8, 2)
+        return Config(block_m, 64 if table != 80 else 32, 4, 2)
     if not table:
         return Config(64, 64, 4, 2) if head_dim <= 64 else Config(64, 32, 4 if head_dim <= 128 else 8, 2)
     return Config(*_row((_PLAIN if plain else _RICH)[table], head_dim), descriptor=table >= 90)

@@ -124,7 +124,8 @@ def test_evidence_speaks_for_and_against() -> None:
     good, bad = facts.evidence(detail(unsure, alternatives=["a", "b"]), pairs, trigger, {"control_gemm_s": 1.2})
     text_ = " / ".join(bad)
     for words in ("1 of 2 combinations could not be confirmed", "1 of 2 tested combinations inside",
-                  "1 of 2 outside it", "2 other predicates", "reaches no change", "control gemm moved by +20.0 %"):  # fmt: skip
+                  "1 of 2 outside it", "2 other predicates", "reaches no change",
+                  "control gemm moved by +20.0 %"):  # fmt: skip
         assert words in text_
     assert "better than chance" in facts.evidence(detail(hit, ""), pairs, None, {})[1][0]
 

@@ -136,7 +136,8 @@ def test_shipped_tiles_are_chosen_and_recorded() -> None:
 @pytest.mark.parametrize("mask", MASKS)
 def test_the_whole_grid_with_shipped_tiles(mask: str, head_dim: int, dtype: str) -> None:
     for q_len, kv_len, heads in (
-        (127, 129, (1, 1)), (129, 127, (2, 1)), (65, 193, (3, 1)), (1, 257, (4, 1)), (4, 128, (7, 1)), (200, 64, (1, 1)),
+        (127, 129, (1, 1)), (129, 127, (2, 1)), (65, 193, (3, 1)),
+        (1, 257, (4, 1)), (4, 128, (7, 1)), (200, 64, (1, 1)),
     ):  # fmt: skip
         interpreted(
             cases.dense, q_len, kv_len, heads=heads, head_dim=head_dim, dtype=dtype, config=None, **MASKS[mask]
