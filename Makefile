@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PIP_NO_WARN_SCRIPT_LOCATION := 1
 
-.PHONY: help setup nightly test check lint test-scale bench dashboard clean docs
+.PHONY: help setup nightly test check lint test-scale bench dashboard demo clean docs
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -43,7 +43,7 @@ lint: setup
 test-scale: setup ## servers, faults, large inputs
 	@$(BIN)/python -m pytest -m scale $(PYTEST_ARGS)
 
-BENCHES := cli overhead adaptive ingest
+BENCHES := cli overhead adaptive ingest dashboard
 bench: setup ## every claim about speed and memory, as ratios within one run
 	@status=0; for b in $(BENCHES); do echo "== bench-$$b"; $(MAKE) --no-print-directory bench-$$b || status=1; done; exit $$status
 
@@ -52,6 +52,10 @@ bench-%: setup
 
 dashboard: setup ## open the dashboard on the store
 	@$(BIN)/attnwatch dashboard
+
+demo: setup ## fill demo.db with ninety nights made on this machine, faults planted, and open the dashboard on it
+	@$(BIN)/python -m harness.demo --db demo.db
+	@$(BIN)/attnwatch dashboard --db demo.db
 
 docs: setup ## rewrite the generated pages
 	@$(BIN)/python scripts/check_docs.py --write

@@ -198,7 +198,14 @@ def reproduce(where: str, suite: str, base: RunRow | None, head: RunRow | None) 
     command = (
         f"attnwatch compare --base {a[:12]} --head {b[:12]}" if a and b and a != b and clean else "attnwatch measure"
     )
-    return f"{command} --suite {shlex.quote(suite)} --where {shlex.quote(where)}"
+    return f"{command} --suite {shlex.quote(suite)} --where {_quoted(where)}"
+
+
+def _quoted(where: str) -> str:
+    """An argument for a shell; in double quotes where it holds single ones and nothing that those would expand."""
+    if "'" in where and not set(where) & set('"$`\\!'):
+        return f'"{where}"'
+    return shlex.quote(where)
 
 
 def worst(regressions: Sequence[RegressionRow]) -> RegressionRow | None:

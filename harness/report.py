@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from .jsonout import dumps
 from .judge.confirm import MACHINE_MOVED
 from .model import TriageState
 from .model.findings import Finding, Incident, NightReport
@@ -21,7 +21,7 @@ def write_reports(report: NightReport, folder: Path) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     day = time.strftime("%Y-%m-%d", time.gmtime(report.started_at))
     stem = f"{day}-{report.suite}-{report.run_id[:8]}"
-    texts = {".md": markdown(report), ".json": json.dumps(as_plain(report), indent=1) + "\n"}
+    texts = {".md": markdown(report), ".json": dumps(as_plain(report)) + "\n"}
     written = []
     for suffix, text in texts.items():
         for name in (stem, "latest"):

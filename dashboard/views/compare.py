@@ -134,12 +134,15 @@ def _intensity(rows: list[CaseValues]) -> None:
 def _runs(mark: str) -> None:
     known = {r.id: r for r in data.runs(mark)}
     ids = list(known)
+
+    def name(run_id: str) -> str:
+        return f"{name_of(known[run_id])}  {known[run_id].device_model}"
+
     cells = st.columns([2, 2, 1.2, 1.2])
-    names = lambda i: f"{name_of(known[i])}  {known[i].device_model}"  # noqa: E731
     with cells[0]:
-        base = shell.option("Base", "base", ids, default=ids[min(1, len(ids) - 1)], names=names)
+        base = shell.option("Base", "base", ids, default=ids[min(1, len(ids) - 1)], names=name)
     with cells[1]:
-        head = shell.option("Head", "head", ids, default=ids[0], names=names)
+        head = shell.option("Head", "head", ids, default=ids[0], names=name)
     held = data.holdings(mark)
     with cells[2]:
         metrics = [m for m in METRICS if m in held.metrics and m != "status" and not m.startswith("control_")]
@@ -156,10 +159,11 @@ def _runs(mark: str) -> None:
     for cell, word in zip(st.columns(5), ("worse", "better", "within noise", "same", "only in one run"), strict=True):
         cell.metric(word, f"{tally[word]:,}")
     st.caption("From single runs that were not interleaved: a hint, no verdict. `attnwatch compare` interleaves both.")
+    names, same = short_names(p.case for p in found)
     moved = sorted(judged, key=lambda item: -abs((item[0].ratio or 1) - 1))
     rows: list[dict[str, Any]] = [
         {
-            "backend": p.case.backend, "benchmark": p.case.benchmark, "case": p.case.label,
+            "backend": p.case.backend, "benchmark": p.case.benchmark, "case": names[p.case.key],
             "base": number(p.base.value if p.base else None, metric),
             "head": number(p.head.value if p.head else None, metric),
             "change": effect(p.ratio), "verdict": v, "base status": p.base_status, "head status": p.head_status,
@@ -167,13 +171,15 @@ def _runs(mark: str) -> None:
         for p, v in moved[:_ROWS]
     ]  # fmt: skip
     ratios = [
-        {"backend": p.case.backend, "ratio": p.ratio, "verdict": v, "label": p.case.label}
+        {"backend": p.case.backend, "ratio": p.ratio, "verdict": v, "label": names[p.case.key]}
         for p, v in moved[:_ROWS]
         if p.ratio
     ]
     if ratios:
         shell.chart(points.ratios(ratios, f"{title(metric).split(' (')[0]}, head / base"), "Ratios of head over base")
     st.dataframe(rows, hide_index=True, width="stretch")
+    if same:
+        st.caption(f"All of them: {plain(same)}")
     if len(judged) > _ROWS:
         st.caption(f"The {_ROWS:,} that moved farthest of {len(judged):,}.")
     _environments(mark, base, head)

@@ -92,7 +92,7 @@ def _head(detail: IncidentDetail, base: RunRow | None, head: RunRow | None) -> N
     told = effect(i.effect, i.effect_low, i.effect_high).partition(" (")
     cells[0].metric("Effect", told[0], help="median over the combinations, head over base, less one")
     cells[0].caption(f"95 % interval {told[2].rstrip(')')}" if told[2] else "")
-    cells[1].metric("First bad revision", short(i.first_bad_revision) or "unknown")
+    cells[1].metric("First bad revision", short(i.first_bad_revision, 9) or "unknown")
     cells[1].caption(f"last good {plain(short(i.last_good_revision) or 'unknown')}")
     cells[2].metric("Combinations", f"{len(detail.regressions):,}")
     confirmed = sum(r.state == "confirmed" for r in detail.regressions)
@@ -106,7 +106,10 @@ def _head(detail: IncidentDetail, base: RunRow | None, head: RunRow | None) -> N
         st.caption("Reproduce: measures the worst combination again. Other combinations are under *Combinations*.")
     planted = head.options.get("planted") if head else None
     if planted:
-        st.info(f"Planted in this demonstration that night: {plain(planted)}", icon=":material/science:")
+        st.info(
+            f"Planted in this demonstration that night: {plain(planted)}. Its commits do not exist; the command is an example.",
+            icon=":material/science:",
+        )
 
 
 def _where(detail: IncidentDetail) -> str:

@@ -140,15 +140,15 @@ def _table(mark: str) -> None:
 
 
 _COLUMNS: dict[str, Any] = {
-    "state": st.column_config.TextColumn("State", width="small"),
-    "what": st.column_config.TextColumn("What", width="medium"),
-    "trigger": st.column_config.TextColumn("Trigger", width="large"),
-    "effect": st.column_config.TextColumn("Effect (95 % interval)", help="head over base, less one"),
-    "since": st.column_config.TextColumn("First bad"),
-    "age": st.column_config.TextColumn("Age", width="small"),
-    "owner": st.column_config.TextColumn("Owner", width="small"),
-    "cases": st.column_config.NumberColumn("Cases", width="small"),
-    "id": st.column_config.TextColumn("Id", width="small"),
+    "state": st.column_config.TextColumn("State", width=105),
+    "what": st.column_config.TextColumn("What", width=235),
+    "trigger": st.column_config.TextColumn("Trigger", width=290),
+    "effect": st.column_config.TextColumn("Effect (95 % interval)", width=175, help="head over base, less one"),
+    "since": st.column_config.TextColumn("First bad", width=105),
+    "age": st.column_config.TextColumn("Age", width=50),
+    "owner": st.column_config.TextColumn("Owner", width=65),
+    "cases": st.column_config.NumberColumn("Cases", width=55),
+    "id": st.column_config.TextColumn("Id", width=80),
 }
 
 

@@ -18,6 +18,8 @@ from .terms import Term, join
 _DEARER = 12.0
 #: Residues of one column by unusual moduli that are listed.
 _ODD = 3
+#: Atoms true on all rows inside that are paired, the cheapest of them.
+_COVERS = 600
 
 
 def ties(
@@ -51,6 +53,10 @@ def ties(
     for other in others:
         if np.array_equal(mask_of(pool, other.atoms)[open_rows], truth):
             put(other.cost, tuple(pool.term(a) for a in other.atoms))
+    for kept in ((), *((a,) for a in part.atoms)):
+        for a, b in _pairs(pool, kept, truth, open_rows, most):
+            atoms = (*kept, a, b)
+            put(prior.conjunction([float(pool.cost[i]) for i in atoms]), tuple(pool.term(i) for i in atoms))
     # Two terms renamed at once, where each has few names.
     if len(part.atoms) > 1:
         short = [pool.names(a)[:4] for a in part.atoms]
@@ -58,6 +64,24 @@ def ties(
             put(prior.conjunction([c for c, _ in chosen]), tuple(t for _, t in chosen))
     ranked = [terms for _, terms in sorted(found.values(), key=lambda f: f[0])]
     return _varied(ranked)[: most + 1]
+
+
+def _pairs(pool: Pool, kept: tuple[int, ...], truth: Bools, open_rows: Bools, most: int) -> list[tuple[int, int]]:
+    """Pairs of atoms that, with ``kept``, have ``truth`` on the open rows; cheapest first. One product may do the work
+    of two limits, or the other way round."""
+    masks = pool.masks[:, open_rows]
+    covers = np.flatnonzero(masks[:, truth].all(axis=1))
+    covers = covers[np.argsort(pool.cost[covers], kind="stable")][:_COVERS]
+    covers = covers[~np.isin(covers, kept)]
+    still = mask_of(pool, kept)[open_rows] & ~truth
+    false = masks[np.ix_(covers, np.flatnonzero(still))].astype(np.float32)
+    # An atom that needs no partner is a shorter rival, listed elsewhere.
+    lonely: Bools = np.asarray(false.any(axis=1))
+    both = np.equal(false @ false.T, 0) & lonely[:, None] & lonely[None, :]
+    i, j = np.nonzero(np.triu(both, 1))
+    cost = pool.cost[covers]
+    order = np.argsort(cost[i] + cost[j], kind="stable")[:most]
+    return [(int(covers[i[k]]), int(covers[j[k]])) for k in order]
 
 
 def _varied(ranked: list[tuple[Term, ...]]) -> list[tuple[Term, ...]]:

@@ -45,9 +45,11 @@ class Launch:
         return str(self.kernel.__name__)
 
     def run(self) -> None:
-        """Queue the kernel on the current stream of the current device."""
+        """Queue the kernel on the current stream of the device that its tensors are on."""
         if self.grid:
-            self.kernel[(self.grid,)](**self.arguments, **self.options)
+            tensor = next(x for x in self.arguments.values() if isinstance(x, torch.Tensor))
+            with torch.cuda.device_of(tensor):
+                self.kernel[(self.grid,)](**self.arguments, **self.options)
 
     def signature(self) -> Signature:
         """(types by name, constants by name, attributes by position) as ``triton.compiler.ASTSource`` takes them."""
