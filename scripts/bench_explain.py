@@ -200,7 +200,7 @@ def _rivals(step: int, seed: int) -> list[Line]:
                 table = draw(GRIDS[grid], predicate, 900, rng)
                 tables.append({"rows": table.rows, "regressed": (table.truth ^ (rng.random(900) < flip)).tolist()})
             sent = "\n".join(json.dumps(t) for t in tables)
-            script = Path(__file__).parent / "study" / "rivals.py"
+            script = Path(__file__).parent / "study" / "explain_rivals.py"
             done = subprocess.run([str(python), str(script)], input=sent, capture_output=True, text=True, check=True)
             answers: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
             for name, texts in right.items():

@@ -69,7 +69,11 @@ def surface(rows: Rows, x: str, y: str, value: str, facet: str | None, *, log: b
     rows, (xs, ys, order) = _as_text(rows)
     step = _CELL if len(xs) <= 24 else 14
     # A logarithm of nothing is no colour.
-    positive = all(r["value"] > 0 for r in rows)
+    log = log and all(r["value"] > 0 for r in rows)
+    lowest, highest = min(r["value"] for r in rows), max(r["value"] for r in rows)
+    middle = (lowest * highest) ** 0.5 if log else (lowest + highest) / 2
+    # The upper half of the colours is bright and needs dark words.
+    rows = [{**r, "bright": r["value"] > middle} for r in rows]
     base = alt.Chart(data(rows)).encode(
         x=alt.X("x:O", title=x, sort=xs, axis=alt.Axis(labelAngle=-45, labelOverlap="greedy", grid=False)),
         y=alt.Y("y:O", title=y, sort=ys[::-1], axis=alt.Axis(grid=False)),
@@ -80,14 +84,14 @@ def surface(rows: Rows, x: str, y: str, value: str, facet: str | None, *, log: b
     )  # fmt: skip
     filled = base.mark_rect().encode(
         color=alt.Color(
-            "value:Q", title=value, legend=alt.Legend(format=".3~g"),
-            scale=alt.Scale(scheme="viridis", type="log" if log and positive else "linear", nice=False),
+            "value:Q", title=value,
+            legend=alt.Legend(format=".2~g", values=[lowest, middle, highest], gradientLength=120),
+            scale=alt.Scale(scheme="viridis", type="log" if log else "linear", nice=False),
         )
     )  # fmt: skip
-    middle = sorted(r["value"] for r in rows)[len(rows) // 2]
     words = base.mark_text(fontSize=10, clip=True).encode(
         text=alt.Text("value:Q", format=".2~r"),
-        color=alt.condition(alt.datum.value > middle, alt.value("#101010"), alt.value("#F4F4F4")),
+        color=alt.condition("datum.bright", alt.value("#101010"), alt.value("#F4F4F4")),
     )
     layered = alt.layer(filled, words) if len(xs) <= 24 else filled
     base = layered.properties(width=alt.Step(step), height=alt.Step(28 if len(ys) <= 24 else 14))

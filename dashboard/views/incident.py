@@ -107,7 +107,8 @@ def _head(detail: IncidentDetail, base: RunRow | None, head: RunRow | None) -> N
     planted = head.options.get("planted") if head else None
     if planted:
         st.info(
-            f"Planted in this demonstration that night: {plain(planted)}. Its commits do not exist; the command is an example.",
+            f"Planted in this demonstration that night: {plain(planted)}. "
+            "Its commits do not exist, so the command is an example.",
             icon=":material/science:",
         )
 

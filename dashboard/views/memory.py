@@ -11,7 +11,7 @@ import streamlit as st
 from dashboard import data, shell
 from dashboard.charts import points
 from dashboard.labels import short_names
-from dashboard.text import number, plain, title
+from dashboard.text import plain, title
 from db.screens import CaseValues
 
 _METRICS = ("peak_memory_bytes", "output_bytes", "workspace_bytes", "input_bytes")
@@ -89,7 +89,11 @@ def _growth(rows: list[CaseValues]) -> None:
 
 
 def _shares(rows: list[CaseValues]) -> None:
-    largest = sorted(rows, key=lambda r: -r.values["peak_memory_bytes"].value)[:_BARS]
+    by: dict[str, list[CaseValues]] = defaultdict(list)
+    for r in sorted(rows, key=lambda r: -r.values["peak_memory_bytes"].value):
+        by[r.case.backend].append(r)
+    each = max(_BARS // len(by), 1)
+    largest = [r for backend in sorted(by) for r in by[backend][:each]]
     names, same = short_names(r.case for r in largest)
     made = [
         {"name": f"{r.case.backend} {names[r.case.key]}", "part": part, "value": r.values[metric].value * _MIB}
@@ -100,6 +104,5 @@ def _shares(rows: list[CaseValues]) -> None:
     shell.chart(points.shares(made, "peak above the inputs (MiB)", list(_PARTS), _COLOURS), "What the peak is made of")
     if same:
         st.caption(f"All of them: {plain(same)}")
-    if len(rows) > _BARS:
-        least = number(largest[-1].values["peak_memory_bytes"].value, "peak_memory_bytes")
-        st.caption(f"The {_BARS} largest of {len(rows):,}; the others stay under {least}.")
+    if len(rows) > len(largest):
+        st.caption(f"The largest of each backend, {len(largest)} of {len(rows):,}.")

@@ -46,9 +46,20 @@ def _detect_file(csv: str, pool: bool, json_out: bool) -> Exit:
 
 
 def detect_store(db: str | None, json_out: bool) -> Exit:
-    """Regressions that the store holds."""
-    del db, json_out
-    raise InputError("give --csv FILE")
+    """Incidents that the store holds open; 1 where one is confirmed and nobody has looked at it yet."""
+    from db.engine import open_store
+    from harness.judge.listing import any_new, open_incidents
+
+    with open_store(db, create=False, read_only=True) as store:
+        rows = open_incidents(store)
+    if json_out:
+        print_json({"incidents": rows})
+    elif not rows:
+        note("no open incidents")
+    for r in [] if json_out else rows:
+        effect = "" if r["effect"] is None else f"  {r['effect'] - 1:+.0%}"
+        print(f"{r['id']}  {r['state']:<12} {r['title']}{effect}  since {(r['first_bad_revision'] or '')[:12]}")
+    return Exit.FINDING if any_new(rows) else Exit.CLEAN
 
 
 def _print(result: dict[str, Any]) -> None:

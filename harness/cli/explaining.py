@@ -8,25 +8,39 @@ import typer
 
 from harness.model.terms import InputError
 
-from .common import JsonOption, note, print_json
+from .common import DbOption, JsonOption, note, print_json
 
 
 def explain(
+    incident: Annotated[str | None, typer.Argument(metavar="[ID]", help="An incident of the store.")] = None,
     csv: Annotated[
         str | None, typer.Option("--csv", metavar="FILE", help="One row per combination, with regressed or ratio.")
     ] = None,
+    db: DbOption = None,
     json_out: JsonOption = False,
 ) -> None:
-    """The smallest predicates over parameters that set regressions off."""
-    if csv is None:
-        raise InputError("explain: give --csv FILE (- is standard input)")
-    from harness.explain_csv import explain_csv
-
-    report = explain_csv(csv)
+    """The smallest predicates over parameters that set an incident off, or the regressed rows of a file."""
+    if (csv is None) == (incident is None):
+        raise InputError("explain: give the ID of an incident, or --csv FILE (- is standard input)")
+    report = _of_file(csv) if csv is not None else _of_incident(str(incident), db)
     if json_out:
         print_json(report)
     else:
         print_report(report)
+
+
+def _of_file(csv: str) -> dict[str, Any]:
+    from harness.explain_csv import explain_csv
+
+    return explain_csv(csv)
+
+
+def _of_incident(incident: str, db: str | None) -> dict[str, Any]:
+    from db.engine import open_store
+    from harness.judge.settle import explain_incident
+
+    with open_store(db, create=False, read_only=True) as store:
+        return explain_incident(store, incident)
 
 
 def print_report(report: dict[str, Any]) -> None:

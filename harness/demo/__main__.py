@@ -40,8 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     start = time.time()
     _clear(args.db)
-    environment, real = measure(say)
-    world = World(environment, {m.case.key: m for m in real}, shifted(FAULTS, args.nights), args.seed, args.nights)
+    environment, real, controls = measure(say)
+    world = World(
+        environment, {m.case.key: m for m in real}, controls, shifted(FAULTS, args.nights), args.seed, args.nights
+    )
     decisions = [replace(d, night=d.night + args.nights - NIGHTS, of=d.of + args.nights - NIGHTS) for d in DECISIONS]
     with open_store(args.db) as store:
         reports = fill(store, world, [d for d in decisions if d.of >= 1], say)

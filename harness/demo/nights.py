@@ -68,10 +68,13 @@ def _store_night(store: Store, world: World, folder: Path) -> str:
     path.unlink(missing_ok=True)
     tonight = float(np.exp(world.rng.normal(0, 0.006)))
     slow = float(np.prod([f.time for f in world.faults if f.machine and f.at(world.night)]))
-    gemm = 0.004 * tonight * slow * float(np.exp(world.rng.normal(0, 0.004)))
+    controls = {
+        name: value * tonight * slow * float(np.exp(world.rng.normal(0, 0.004)))
+        for name, value in world.controls.items()
+    }
     with BundleWriter(path) as out:
         out.run(run)
-        out.controls(run_id, {"control_gemm_s": Value(gemm, gemm * 0.99, gemm * 1.01, 20)})
+        out.controls(run_id, {name: Value(x, x * 0.99, x * 1.01, 20) for name, x in controls.items()})
         for i, case in enumerate(cases):
             at, shift = world.start + i * 0.4, tonight * float(np.exp(world.rng.normal(0, 0.008)))
             m = world.measured(case, at, shift=shift)

@@ -37,19 +37,20 @@ def suite() -> list[Case]:
     return [Case(name, w, b) for name, ws in (("decode", decode), ("prefill", prefill)) for w in ws for b in BACKENDS]
 
 
-def measure(say: Any = None) -> tuple[Environment, list[Measurement]]:
-    """Measure the suite once on this machine's CPU, about half a minute."""
+def measure(say: Any = None) -> tuple[Environment, list[Measurement], dict[str, float]]:
+    """Environment, measurements of the suite and times of the control kernels, seconds; about half a minute."""
     options = MeasureOptions(max_seconds=0.08, max_samples=40, hot=False)
     cases, out = suite(), []
     # One thread: on a busy machine a second one measures how often it is preempted.
     with WorkerClient.connect(WorkerSpec("cpu", variables=(("OMP_NUM_THREADS", "1"),))) as client:
         environment = client.environment()
+        controls = {name: value.value for name, value in client.controls(options).items()}
         for i, case in enumerate(cases):
             if say is not None and i % 20 == 0:
                 say(f"measuring {i}/{len(cases)}")
             out.append(client.measure(case, options))
         client.shutdown()
-    return environment, [m for m in out if m.status is Status.OK]
+    return environment, [m for m in out if m.status is Status.OK], controls
 
 
 @dataclass
@@ -58,6 +59,7 @@ class World:
 
     environment: Environment
     real: dict[str, Measurement]
+    controls: dict[str, float] = field(default_factory=dict)
     faults: Sequence[Fault] = FAULTS
     seed: int = 0
     nights: int = NIGHTS

@@ -39,7 +39,7 @@ class EdgeOptions:
     enough: int = 45
     rate: float = 4e-4
     relevant: float = 0.01
-    slow: float = 0.2
+    slow: float = 0.1
     shown: float = 0.4
     sizes: int = 16
     calibrate: int = 1500

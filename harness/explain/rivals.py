@@ -53,9 +53,10 @@ def ties(
     for other in others:
         if np.array_equal(mask_of(pool, other.atoms)[open_rows], truth):
             put(other.cost, tuple(pool.term(a) for a in other.atoms))
-    for kept in ((), *((a,) for a in part.atoms)):
-        for a, b in _pairs(pool, kept, truth, open_rows, most):
-            atoms = (*kept, a, b)
+    fewer: list[tuple[int, ...]] = [(), *((a,) for a in part.atoms)]
+    for some in fewer:
+        for first, second in _pairs(pool, some, truth, open_rows, most):
+            atoms = (*some, first, second)
             put(prior.conjunction([float(pool.cost[i]) for i in atoms]), tuple(pool.term(i) for i in atoms))
     # Two terms renamed at once, where each has few names.
     if len(part.atoms) > 1:

@@ -48,7 +48,7 @@ class Launch:
         """Queue the kernel on the current stream of the device that its tensors are on."""
         if self.grid:
             tensor = next(x for x in self.arguments.values() if isinstance(x, torch.Tensor))
-            with torch.cuda.device_of(tensor):
+            with torch.cuda.device_of(tensor):  # type: ignore[no-untyped-call]
                 self.kernel[(self.grid,)](**self.arguments, **self.options)
 
     def signature(self) -> Signature:

@@ -102,7 +102,7 @@ _RICH = {
         64: (128, 128, 8, 2),
         80: (128, 64, 8, 2),
         96: (128, 64, 8, 2),
-        128: (128, 32, 8, 2),
+        128: (64, 64, 8, 2),
         160: (128, 32, 8, 2),
         192: (128, 32, 8, 2),
         256: (64, 32, 8, 2),
@@ -124,7 +124,7 @@ _BACKWARD_KV = {
         96: (64, 64, 8, 2),
         128: (32, 128, 8, 2),
         160: (32, 64, 8, 2),
-        192: (32, 64, 8, 2),
+        192: (16, 64, 8, 2),
         256: (32, 64, 8, 2),
     },
     100: {
@@ -193,10 +193,12 @@ def forward_config(arch: int, head_dim: int, rows: int, plain: bool = True) -> C
         if not table:
             return Config(block_m, 32, 4, 2)
         if head_dim <= 128:
-            return Config(block_m, 64 if block_m < 64 or table != 80 else 32, 4, 3)
+            # Pages want a stage more: the block table is read ahead of the keys.
+            stages = 3 if head_dim <= 64 or not plain else 2
+            return Config(block_m, 64 if block_m < 64 or table != 80 else 32, 4, stages)
         if block_m == 64:
             return Config(64, 64 if table != 80 else 32, 8, 2)
-        return Config(block_m, 64 if table != 80 else 32, 4, 2)
+        return Config(block_m, 32, 4, 2)
     if not table:
         return Config(64, 64, 4, 2) if head_dim <= 64 else Config(64, 32, 4 if head_dim <= 128 else 8, 2)
     return Config(*_row((_PLAIN if plain else _RICH)[table], head_dim), descriptor=table >= 90)

@@ -55,7 +55,9 @@ def nights(path: Path, count: int = 6, last_start: float = NOW) -> World:
     """The last ``count`` nights of the demonstration, without measuring."""
     environment = Environment(MACHINE, python="3.11", packages={"torch": "2.13.0"})
     real = {c.key: measured(c) for c in suite()}
-    world = World(environment, real, shifted(FAULTS, count), nights=count, last_start=last_start)
+    world = World(
+        environment, real, {"control_gemm_s": 0.004}, shifted(FAULTS, count), nights=count, last_start=last_start
+    )
     with open_store(path) as store:
         fill(store, world, [d for d in DECISIONS if d.of >= NIGHTS - count + 1])
     return world
