@@ -1,9 +1,7 @@
 """What only a GPU can tell, in one go of at most eight minutes; see gpu_check.sh.
 
-Stages write into OUT as they end, so that a run cut off leaves its part, and a run begun anew in the same OUT does only
-what is missing: ``state.json`` (one entry per stage), ``bundle.jsonl`` (for ``attnwatch ingest``), ``summary.txt`` and
-``summary.json``. With ``--dry-run`` nothing is timed: the stages that need no GPU are walked through on a CPU, and
-the summary says so.
+A run cut off leaves its part in OUT, and one begun anew there does only what is missing: ``state.json`` (per stage),
+``bundle.jsonl`` (for ``attnwatch ingest``), ``summary.txt`` and ``summary.json``. ``--dry-run`` times nothing.
 """
 
 from __future__ import annotations
@@ -56,15 +54,12 @@ class Check:
         begin = time.monotonic()
         try:
             entry: dict[str, Any] = {"result": work(self)}
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
+        except Exception as error:
             entry = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"}
         entry["seconds"] = round(time.monotonic() - begin, 1)
         self.state[name] = entry
         self._path.write_text(json.dumps(self.state, indent=1))
-        self.say(f"{name}: {entry.get('error') or 'done'} ({entry['seconds']} s)")
-        return None
+        return self.say(f"{name}: {entry.get('error') or 'done'} ({entry['seconds']} s)")
 
     def sampler(self) -> Callable[[Callable[[], Any], int, bool], list[float]]:
         """(call, samples, cold) -> seconds, by the ruler's own clock; throttled and late samples are taken again."""
@@ -101,14 +96,19 @@ def environment(c: Check) -> Any:
     if not c.dry:
         p = torch.cuda.get_device_properties(0)
         found |= {"device": p.name, "sms": p.multi_processor_count, "memory_bytes": p.total_memory, "uuid": str(p.uuid)}
-        try:
-            import pynvml
-
-            pynvml.nvmlInit()
-            found["driver"] = str(pynvml.nvmlSystemGetDriverVersion())
-        except Exception as error:
-            found["driver"] = f"unknown ({type(error).__name__})"
+        found["driver"] = driver()
     return found
+
+
+def driver() -> str:
+    """Version of the driver, or why it is not known."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    except Exception as error:
+        return f"unknown ({type(error).__name__})"
 
 
 def correctness(c: Check) -> Any:
@@ -251,9 +251,8 @@ def _lens(p: dict[str, Any]) -> list[tuple[int, int]]:
 
 def _pairs(p: dict[str, Any]) -> int:
     """Unmasked (query, key) pairs; causal is bottom-right."""
-    if not p.get("causal"):
-        return sum(q * k for q, k in _lens(p))
-    return sum(sum(max(0, min(k, k - q + i + 1)) for i in range(q)) for q, k in _lens(p))
+    causal = bool(p.get("causal"))
+    return sum(sum(max(0, k - q + i + 1) for i in range(q)) if causal else q * k for q, k in _lens(p))
 
 
 def _bytes(p: dict[str, Any]) -> int:
@@ -266,7 +265,10 @@ def pairs(c: Check) -> Any:
 
     sample = c.sampler()
     cycles = 12_000
-    problems = {n: _qkv(n, c.device) for n in (1024, 1025, 1100, 1152, 1280, 1344, 1472, 2048, 2049, 2176)}
+    problems = {
+        n: tuple(torch.randn(4, 16, n, 128, device=c.device).bfloat16() for _ in range(3))
+        for n in (1024, 1025, 1100, 1152, 1280, 1344, 1472, 2048, 2049, 2176)
+    }
 
     def plain(x: Any) -> Any:
         return ours.attention(*x, causal=True)
@@ -297,10 +299,6 @@ def pairs(c: Check) -> Any:
     }
 
 
-def _qkv(n: int, device: str) -> tuple[torch.Tensor, ...]:
-    return tuple(torch.randn(4, 16, n, 128, device=device).bfloat16() for _ in range(3))
-
-
 def _slower(base: list[float], head: list[float]) -> dict[str, Any]:
     """Sign test over pairs at 1 in 1000, and a difference of at least 2 %."""
     wins = sum(h > b for b, h in zip(base, head, strict=True))
@@ -318,7 +316,7 @@ def timer(c: Check) -> Any:
     sample = c.sampler()
     found = {}
     for n in (1024, 4096):
-        x = _qkv(n, c.device)
+        x = tuple(torch.randn(4, 16, n, 128, device=c.device).bfloat16() for _ in range(3))
         ours.attention(*x, causal=True)
         by_clock = statistics.median(sample(lambda x=x: ours.attention(*x, causal=True), 30, False))
         graph = torch.cuda.CUDAGraph()
@@ -337,13 +335,6 @@ def timer(c: Check) -> Any:
         by_graph = statistics.median(times)
         found[n] = {"clock_s": by_clock, "graph_s": by_graph, "ratio": by_clock / by_graph}
     return {"agree": all(abs(v["ratio"] - 1) <= 0.02 for v in found.values()), "by_length": found}
-
-
-def choices(_: Check) -> Any:
-    """Tile sizes that this process used."""
-    from kernels.triton_support.choices import made
-
-    return made()
 
 
 def summary(c: Check) -> str:
@@ -390,20 +381,18 @@ def main() -> int:
     c = Check(options.out, options.dry_run, options.budget)
     c.stage("environment", environment, 0)
     c.stage("correctness", correctness, 10)
-    if not c.dry:
-        c.stage("ceilings", ceilings, 10)
-        c.stage("timer", timer, 15)
-        c.stage("pairs", pairs, 40)
+    for name, work, least in (("ceilings", ceilings, 10), ("timer", timer, 15), ("pairs", pairs, 40)):
+        if not c.dry:
+            c.stage(name, work, least)
     c.stage("table", table, 40)
     if not c.dry:
-        c.stage("choices", choices, 0)
+        c.stage("choices", lambda _: resolve("kernels.triton_support.choices:made")(), 0)
     text = summary(c)
-    name = "summary-dry" if c.dry else "summary"
-    (c.out / f"{name}.txt").write_text(text, encoding="utf-8")
-    (c.out / f"{name}.json").write_text(json.dumps(c.state, indent=1), encoding="utf-8")
+    for suffix, content in (("txt", text), ("json", json.dumps(c.state, indent=1))):
+        (c.out / f"summary{'-dry' * c.dry}.{suffix}").write_text(content, encoding="utf-8")
     print(text)
-    wrong = [b for b in (c.state.get("correctness", {}).get("result") or {}).get("backends", {}).values() if b["wrong"]]
-    return int(bool(wrong) or any("error" in e for e in c.state.values()))
+    backends = (c.state.get("correctness", {}).get("result") or {}).get("backends", {})
+    return int(any(b["wrong"] for b in backends.values()) or any("error" in e for e in c.state.values()))
 
 
 if __name__ == "__main__":

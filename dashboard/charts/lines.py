@@ -35,8 +35,6 @@ def series(
     lowest = [p["value"] for p in shown]
     scale = alt.Scale(type="log" if log and lowest and min(lowest) > 0 else "linear", zero=False, nice=True)
     x = alt.X("at:T", title="start of run (UTC)", axis=alt.Axis(labelOverlap="greedy"))
-    if span is not None:
-        x = x.scale(domain=list(span))
     colour = _by_name(points, names)
     base = alt.Chart(data(shown)).encode(x=x)
     band = base.mark_area(opacity=0.22).encode(

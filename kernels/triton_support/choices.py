@@ -1,7 +1,7 @@
 """Which tile sizes were used, and where they came from: the shipped table, or what was tuned on this device.
 
-Nothing is ever tuned inside a call. ``python -m kernels.triton_support.tune`` measures candidates and writes them to
-the file that ``ATTNWATCH_TUNED`` names; where it is unset, the shipped table is used. What a process chose stands
+Nothing is ever tuned inside a call. Who has measured candidates keeps the winners with :func:`save`, in the file that
+``ATTNWATCH_TUNED`` names; where it is unset, the shipped table is used. What a process chose stands
 in :func:`made`, so that a run can record it and a changed choice is visible.
 """
 

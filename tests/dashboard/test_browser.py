@@ -166,3 +166,32 @@ def test_triage_is_kept_after_a_reload(page: Any, address: str, db: Path) -> Non
     page.get_by_text("seen in a browser").first.wait_for()
     with open_store(db, read_only=True) as store:
         assert [i.owner for i in incidents(store, states=[TriageState.ACKNOWLEDGED])] == ["ada"]
+
+
+def test_a_row_of_the_table_is_triaged_in_place(page: Any, address: str) -> None:
+    page.goto(address)
+    settle(page, "All incidents")
+    # The table is drawn on a canvas: the box of the first row stands below the header.
+    page.locator('[data-testid="stDataFrame"] canvas').first.click(position={"x": 18, "y": 52}, force=True)
+    settle(page, "What is it?")
+    assert page.get_by_role("button", name="Record").is_visible()
+
+
+def test_a_part_of_a_series_is_brushed(page: Any, address: str) -> None:
+    page.goto(f"{address}/series")
+    settle(page, "moved farthest first")
+    main, overview = (page.locator('[data-testid="stVegaLiteChart"]').nth(i) for i in (0, 1))
+    overview.wait_for()
+    assert "series=" in page.url, "the chosen rows stand in the address"
+    overview.scroll_into_view_if_needed()
+    page.wait_for_timeout(1000)
+    before = main.screenshot()
+    box = overview.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + 20, steps=8)
+    page.mouse.up()
+    page.wait_for_timeout(1000)
+    settle(page, "moved farthest first")
+    page.wait_for_timeout(1000)
+    assert main.screenshot() != before, "the chart shows the part alone"
