@@ -27,11 +27,11 @@ nightly: setup ## measure the smoke suite, store, judge, report
 
 test: setup ## every check: tests, import contracts, ruff, mypy, docs
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/python -m pytest -m 'not scale' $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m 'not scale and not grid' $(PYTEST_ARGS)
 
 check: setup ## the quick subset, under two minutes
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/python -m pytest -m 'not scale and not slow' $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m 'not scale and not grid and not slow' $(PYTEST_ARGS)
 
 lint: setup
 	@$(BIN)/ruff check .
@@ -43,7 +43,7 @@ lint: setup
 test-scale: setup ## servers, faults, large inputs
 	@$(BIN)/python -m pytest -m scale $(PYTEST_ARGS)
 
-BENCHES := cli overhead adaptive ingest dashboard
+BENCHES := cli overhead adaptive ingest detection explain dashboard
 bench: setup ## every claim about speed and memory, as ratios within one run
 	@status=0; for b in $(BENCHES); do echo "== bench-$$b"; $(MAKE) --no-print-directory bench-$$b || status=1; done; exit $$status
 

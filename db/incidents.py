@@ -136,6 +136,7 @@ class KnownSeries:
     metric: str
     bad_since: float
     updated_at: float
+    ratio: float | None
 
 
 def known_series(store: Store, machine: str, states: Collection[str]) -> list[KnownSeries]:
@@ -148,7 +149,7 @@ def known_series(store: Store, machine: str, states: Collection[str]) -> list[Kn
         .scalar_subquery()
     )
     query = (
-        select(i.id, i.state, t.Case.key, t.Metric.name, func.coalesce(since, i.opened_at), i.updated_at)
+        select(i.id, i.state, t.Case.key, t.Metric.name, func.coalesce(since, i.opened_at), i.updated_at, g.ratio)
         .join(g, g.incident_id == i.id)
         .join(t.Case, t.Case.id == g.case_id)
         .join(t.Metric, t.Metric.id == g.metric_id)

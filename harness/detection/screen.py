@@ -19,8 +19,8 @@ class ScreenOptions:
     """``z`` is the distance in noise units and ``relevant`` the relative change that make a suspect.
 
     With fewer than ``short`` earlier runs the noise is hardly known: ``z_short`` then lets more through, and what it
-    lets through is measured again. The suite's noise is taken from series whose standard error within the run is at most
-    ``clear``, where ``least_clear`` of them are.
+    lets through is measured again. The suite's noise is taken from series whose standard error within the run is at
+    most ``clear``, where there are ``least_clear`` of them.
     """
 
     z: float = 3.0

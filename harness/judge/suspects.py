@@ -17,6 +17,7 @@ import numpy.typing as npt
 from db.engine import Store
 from db.history import CaseRow, History
 from db.queries import KnownSeries, controls, history, known_series
+from harness.detection.screen import screen
 from harness.detection.suite import SuiteOptions, Suspect, control_drift, judge_suite
 from harness.model import METRICS, PRIMARY, Case, Status, TriageState, Workload
 from harness.model.findings import STATUS, Finding
@@ -102,12 +103,14 @@ def _timed(past: History, usable: Bools, drift: Floats, judged: Judged) -> None:
     values = np.where(usable, past.value, np.nan)
     values[:, -1] = past.value[:, -1]
     told, smallest = _judged(values, log_errors(past), drift, sign, [c.backend for c in past.cases])
+    effects = {(k.case_key, k.metric): k.ratio for k in judged.known if k.state in OPEN}
     has = np.isfinite(values[:, -1]) & np.isfinite(values[:, :-1]).any(axis=1)
     for i in np.flatnonzero(has):
         case = judged.saw(past.metric, to_case(past.cases[i]))
         suspect = told.get(int(i))
         if suspect is None or not suspect.adverse:
-            judged.at_level.add((case.key, past.metric))
+            if not _still_off(values[i], sign, effects.get((case.key, past.metric))):
+                judged.at_level.add((case.key, past.metric))
             continue
         last_good, first_bad = _turn(past, i, usable[i] & np.isfinite(values[i]), before=suspect.start)
         judged.findings.append(
@@ -151,7 +154,29 @@ def _judged(
         for s in result.suspects:
             if mine[s.series]:
                 told.setdefault(s.series, replace(s, start=int(max(at[s.series, s.start], 0))))
+    _add_far_nights(told, smallest, cleaned, errors, sign)
     return told, smallest
+
+
+def _add_far_nights(
+    told: dict[int, Suspect], smallest: Floats, cleaned: Floats, errors: Floats, sign: float
+) -> None:  # fmt: skip
+    """One night far from its history is asked about at once.
+
+    The engine wants to be quiet by itself and waits for a second night where histories are short or the suite has had
+    such nights. Here every suspect is measured again, so that asking early costs seconds and no false alarm.
+    """
+    last = cleaned.shape[1] - 1
+    rows = len(cleaned)
+    seen = screen(cleaned, errors, np.full(rows, sign), np.zeros(rows, dtype=bool))
+    for i in np.flatnonzero(seen.suspect):
+        known = told.get(int(i))
+        if known is None or not known.adverse:
+            after = float(cleaned[i, -1])
+            ratio = float(seen.ratio[i])
+            told[int(i)] = Suspect(int(i), last, ratio, None, None, after / ratio, after, 1.0, 1.0, "night", True)
+    unknown = ~np.isfinite(smallest)
+    smallest[unknown] = seen.smallest_detectable[unknown]
 
 
 def _take(a: Floats, at: npt.NDArray[np.intp]) -> Floats:
@@ -166,6 +191,14 @@ def _last_known(values: Floats, width: int) -> npt.NDArray[np.intp]:
         known = np.flatnonzero(np.isfinite(row))[-width:]
         out[i, width - len(known) :] = known
     return out
+
+
+def _still_off(row: Floats, sign: float, ratio: float | None) -> bool:
+    """Whether the newest value keeps more than half of a known incident's effect; not suspect is not yet recovered."""
+    if ratio is None or ratio <= 0 or ratio == 1:
+        return False
+    shift = np.log(row[-1]) - np.log(np.nanmedian(row[:-1]))
+    return bool(shift * sign > 0.5 * abs(np.log(ratio)))
 
 
 def _known(x: float) -> float | None:

@@ -25,8 +25,15 @@ def csv(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("args", [("compare", "--csv", "/dev/zero"), ("compare", "--csv", "/dev/full"),
-                                  ("workload", "import", "/dev/zero"), ("measure", "--suite", "/dev/zero")])  # fmt: skip
+ENDLESS = [
+    ("compare", "--csv", "/dev/zero"),
+    ("compare", "--csv", "/dev/full"),
+    ("workload", "import", "/dev/zero"),
+    ("measure", "--suite", "/dev/zero"),
+]
+
+
+@pytest.mark.parametrize("args", ENDLESS)
 def test_endless_files(args: tuple[str, ...]) -> None:
     import resource
 

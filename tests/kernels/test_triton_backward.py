@@ -8,6 +8,8 @@ from . import triton_cases as cases
 from .test_triton_forward import DTYPES, HEAD_DIMS, MASKS
 from .triton_interpreter import interpreted
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mask", MASKS)
@@ -47,7 +49,7 @@ def test_rows_and_keys_without_partners_get_zero() -> None:
     interpreted(cases.lonely_gradients)
 
 
-@pytest.mark.slow
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("head_dim", HEAD_DIMS)
 @pytest.mark.parametrize("mask", MASKS)

@@ -10,6 +10,9 @@ import pytest
 from . import triton_cases as cases
 from .triton_interpreter import interpreted
 
+pytestmark = pytest.mark.slow
+
+
 MASKS: dict[str, dict[str, Any]] = {
     "full": {},
     "causal": {"causal": True},
@@ -130,7 +133,7 @@ def test_shipped_tiles_are_chosen_and_recorded() -> None:
     assert "dk64" in choice["key"] and choice["block_m"] == 16
 
 
-@pytest.mark.slow
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("head_dim", HEAD_DIMS)
 @pytest.mark.parametrize("mask", MASKS)

@@ -10,6 +10,9 @@ from . import triton_cases as cases
 from .test_triton_forward import DTYPES, HEAD_DIMS, MASKS
 from .triton_interpreter import interpreted
 
+pytestmark = pytest.mark.slow
+
+
 PAGED_MASKS: dict[str, dict[str, Any]] = {name: rule for name, rule in MASKS.items() if "causal_alignment" not in rule}
 MIXED = ([30, 1, 4, 0, 1, 3], [30, 57, 70, 9, 1, 0])
 DECODE = ([1, 1, 0, 1], [130, 57, 9, 0])
@@ -50,7 +53,7 @@ def test_append_writes_the_new_keys_and_nothing_else(page_size: int, dtype: str)
     interpreted(cases.append, [3, 0, 1, 9], [20, 5, 9, 9], page_size, dtype)
 
 
-@pytest.mark.slow
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("head_dim", HEAD_DIMS)
 @pytest.mark.parametrize("page_size", [1, 16, 64, 256])

@@ -18,7 +18,7 @@ from tests.system.conftest import Clone, make_clone
 pytestmark = [pytest.mark.scale, pytest.mark.timeout(1400)]
 
 ARGS = ("nightly", "--suite", "mini.suite.json", "--device", "cpu", "--json")
-MOMENTS = 12
+MOMENTS = 8
 
 
 def contents(db: Path) -> dict[str, Any]:

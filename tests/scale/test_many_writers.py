@@ -43,9 +43,10 @@ def test_sixteen_writers_lose_and_double_nothing(tmp_path: Path) -> None:
         write_bundle(path, number, range(150))
         bundles.append(path)
     # Each ingests its own bundle and one that all share, the first half in the other order.
+    command = [sys.executable, "-c", INGEST, "ingest", "--db", str(db)]
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", INGEST, "ingest", *map(str, (shared, own) if i % 2 else (own, shared)), "--db", str(db)],
+            [*command, *map(str, (shared, own) if i % 2 else (own, shared))],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for i, own in enumerate(bundles)

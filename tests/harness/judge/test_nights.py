@@ -367,3 +367,14 @@ def test_the_trigger_is_named_and_metrics_that_share_it_are_one_incident(world: 
     text = summary(report)
     assert found.trigger in text
     assert "attnwatch compare --base aaaaaaaaaaaa --head bbbbbbbbbbbb" in text
+
+
+@pytest.mark.parametrize("before", [2, 5, 9, 14])
+def test_a_large_step_is_told_the_same_night_whatever_the_history(world: World, before: int) -> None:
+    world.cost = slower(lambda case, kernels, torch: odd(case) and kernels == "b", 1.38)
+    for _ in range(before):
+        assert world.night("a").new_confirmed == []
+    assert named(world.night("b")) == SLOW
+    for _ in range(4):  # and it neither flaps nor becomes normal
+        report = world.night("b")
+        assert (report.new_confirmed, report.recovered, len(report.still_open)) == ([], [], 1)
