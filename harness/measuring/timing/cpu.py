@@ -6,7 +6,6 @@ import ctypes
 import os
 import sys
 from pathlib import Path
-from resource import RUSAGE_SELF, getrusage
 from time import perf_counter_ns
 
 import torch
@@ -18,8 +17,11 @@ from .clock import PREEMPTED, Account, Call
 #: Taken as the size of the last-level cache where the system does not tell; generous for one socket.
 ASSUMED_LLC_BYTES = 64 << 20
 
-#: Longer calls meet the scheduler whatever else runs, and a lost slice weighs little in them.
-_LONG_NS = 50_000_000
+#: Share of a sample that our threads may spend waiting for a core; the kernel's own housekeeping takes 1 to 2 %.
+_WAIT_SHARE = 0.05
+
+#: Samples after which threads are looked for anew.
+_LOOK_ANEW = 32
 
 _CPUS = Path("/sys/devices/system/cpu")
 
@@ -72,18 +74,55 @@ def steady_allocator() -> bool:
     return bool(mallopt(m_mmap_threshold, largest)) and bool(mallopt(m_trim_threshold, 4 * largest))
 
 
+class Waiting:
+    """Time that the threads of this process were ready to run and had no core, as the scheduler counts it."""
+
+    def __init__(self, folder: str = "/proc/self/task") -> None:
+        self._folder = folder
+        self._files: list[int] = []
+        self._calls = 0
+
+    def nanoseconds(self) -> int:
+        """Sum over all threads; 0 where the system does not tell."""
+        if self._calls % _LOOK_ANEW == 0:
+            self._look()
+        self._calls += 1
+        total = 0
+        for fd in self._files:
+            try:
+                total += int(os.pread(fd, 64, 0).split()[1])
+            except (OSError, IndexError, ValueError):
+                continue  # the thread has ended
+        return total
+
+    def _look(self) -> None:
+        for fd in self._files:
+            os.close(fd)
+        self._files = []
+        try:
+            threads = os.listdir(self._folder)  # noqa: PTH208
+        except OSError:
+            return
+        for thread in threads:
+            try:
+                self._files.append(os.open(f"{self._folder}/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC))
+            except OSError:
+                continue
+
+
 class CpuClock:
     """Cold: reads a buffer of twice the last-level cache before each call, with all of torch's threads so that
     private caches go too. Reading, because a written buffer leaves dirty lines whose write-back would be paid
     for by the kernel (seen: a third more for memory-bound calls).
 
-    A sample during which the scheduler took a core from any of our threads is told as preempted: with threads that
-    wait for each other one lost core costs a whole time slice (seen on two cores beside three busy processes: median
-    796 us for samples left alone, 775 us on the idle machine, 8.7 ms for preempted ones)."""
+    A sample during which our threads waited for a core for more than a twentieth of it is told as preempted: with
+    threads that wait for each other one lost core costs a whole time slice (seen on two cores beside three busy
+    processes: median 796 us for samples left alone, 775 us on the idle machine, 8.7 ms for preempted ones)."""
 
     def __init__(self, llc_bytes: int | None = None) -> None:
         self.llc_bytes, self.llc_source = (llc_bytes, "given") if llc_bytes else last_level_cache()
         self._buffer: torch.Tensor | None = None
+        self._waiting = Waiting()
         self._result: object = None
 
     @property
@@ -102,11 +141,11 @@ class CpuClock:
         if cold:
             self._flush()
         flushed = perf_counter_ns()
-        switches = getrusage(RUSAGE_SELF).ru_nivcsw
+        waited = self._waiting.nanoseconds()
         start = perf_counter_ns()  # read twice: the flush has put the clock's own code out of the caches
         result = call()
         end = perf_counter_ns()
-        preempted = getrusage(RUSAGE_SELF).ru_nivcsw != switches and end - start < _LONG_NS
+        preempted = self._waiting.nanoseconds() - waited > _WAIT_SHARE * (end - start)
         self._result = result
         del result
         account.flush_s += (flushed - first) * 1e-9

@@ -123,3 +123,30 @@ def test_cuda_times_the_device_and_not_the_launch() -> None:
 
 def test_what_is_preloaded_is_recorded() -> None:
     assert relevant_variables({"LD_PRELOAD": "libtcmalloc.so", "HOME": "/x"}) == {"LD_PRELOAD": "libtcmalloc.so"}
+
+
+def test_waiting_for_a_core_is_seen() -> None:
+    import os
+    import subprocess
+    import sys
+    import time
+
+    from harness.measuring.timing.cpu import Waiting
+
+    waiting = Waiting()
+    if not os.path.exists("/proc/self/schedstat") or waiting.nanoseconds() == 0:
+        pytest.skip("this kernel does not count the time that threads wait for a core")
+    cpu = min(os.sched_getaffinity(0))
+    usual = os.sched_getaffinity(0)
+    busy = subprocess.Popen([sys.executable, "-c", f"import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"])
+    try:
+        os.sched_setaffinity(0, {cpu})
+        time.sleep(0.3)
+        before, start = waiting.nanoseconds(), time.perf_counter_ns()
+        while time.perf_counter_ns() - start < 300_000_000:
+            pass
+        assert waiting.nanoseconds() - before > 60_000_000, "two on one core: each waits about half of the time"
+    finally:
+        os.sched_setaffinity(0, usual)
+        busy.kill()
+        busy.wait()
