@@ -40,7 +40,23 @@ def triggered(findings: Sequence[Finding], tested: Mapping[str, Mapping[str, Cas
                 by_text[group.text] = group
             else:
                 known.findings += group.findings
+    _join_covered(by_text)
     return sorted(by_text.values(), key=lambda t: (t.text is None, -len(t.findings)))
+
+
+def _join_covered(by_text: dict[str | None, Triggered]) -> None:
+    """Findings without a trigger of their own belong to the one that already covers their case: where operators doubled
+    and only some cases are measurably slower for it, that is one incident."""
+    rest = by_text.get(None)
+    if rest is None:
+        return
+    for group in by_text.values():
+        if group.text is not None:
+            covered = {f.case.key for f in group.findings}
+            group.findings += [f for f in rest.findings if f.case.key in covered]
+            rest.findings = [f for f in rest.findings if f.case.key not in covered]
+    if not rest.findings:
+        del by_text[None]
 
 
 def _of_metric(findings: list[Finding], tested: Mapping[str, Case]) -> list[Triggered]:
