@@ -67,9 +67,9 @@ FAULTS = (
 )  # fmt: skip
 
 DECISIONS = (
-    Decision(21, 20, TriageState.ACKNOWLEDGED, "bisected to the tail loop; a fix is in review", "ada", "ada"),
-    Decision(42, 41, TriageState.ACKNOWLEDGED, "reported upstream; pinning torch would cost more", "grace", "grace"),
-    Decision(56, 55, TriageState.EXPECTED, "the larger scratch buffer buys the speed of long caches", "ada", "ada"),
+    Decision(21, 20, TriageState.ACKNOWLEDGED, "bisected to the tail loop; a fix is in review", "team-kernels", "team-kernels"),
+    Decision(42, 41, TriageState.ACKNOWLEDGED, "reported upstream; pinning torch would cost more", "team-serving", "team-serving"),
+    Decision(56, 55, TriageState.EXPECTED, "the larger scratch buffer buys the speed of long caches", "team-kernels", "team-kernels"),
 )
 
 

@@ -157,7 +157,7 @@ def test_triage_is_kept_after_a_reload(page: Any, address: str, db: Path) -> Non
     page.get_by_role("combobox", name="New state").click()
     page.get_by_role("option", name="acknowledged").click()
     page.get_by_label("Reason").fill("seen in a browser")
-    page.get_by_label("Owner").fill("ada")
+    page.get_by_label("Owner").fill("team-kernels")
     page.get_by_role("button", name="Record").click()
     page.get_by_text("seen in a browser").first.wait_for()
     page.reload()
@@ -165,7 +165,7 @@ def test_triage_is_kept_after_a_reload(page: Any, address: str, db: Path) -> Non
     page.get_by_role("tab", name="Triage").click()
     page.get_by_text("seen in a browser").first.wait_for()
     with open_store(db, read_only=True) as store:
-        assert [i.owner for i in incidents(store, states=[TriageState.ACKNOWLEDGED])] == ["ada"]
+        assert [i.owner for i in incidents(store, states=[TriageState.ACKNOWLEDGED])] == ["team-kernels"]
 
 
 def test_a_row_of_the_table_is_triaged_in_place(page: Any, address: str) -> None:

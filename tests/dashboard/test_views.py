@@ -200,12 +200,12 @@ def test_triage_is_kept_with_its_reason_and_owner(nights: Path, db: Path) -> Non
     state, reason, _ = _form(at)
     state.set_value("acknowledged")
     reason.set_value("looking into it")
-    next(t for t in at.text_input if t.label == "Owner").set_value("ada")
+    next(t for t in at.text_input if t.label == "Owner").set_value("team-kernels")
     next(b for b in at.button if b.label == "Record").click().run()
     assert not at.exception
     with open_store(db, read_only=True) as store:
         found = next(i for i in incidents(store) if i.state == TriageState.ACKNOWLEDGED)
-        assert found.owner == "ada"
+        assert found.owner == "team-kernels"
         detail = incident(store, found.id)
         assert detail is not None
         assert detail.events[-1].reason == "looking into it"
