@@ -66,10 +66,14 @@ FAULTS = (
           "backend == 'sdpa_flash' and q_len == 1 and kv_len % 128 == 1", time=1.38, operators=_MATH_PATH),
 )  # fmt: skip
 
+_KERNELS, _SERVING = "team-kernels", "team-serving"
+
 DECISIONS = (
-    Decision(21, 20, TriageState.ACKNOWLEDGED, "bisected to the tail loop; a fix is in review", "team-kernels", "team-kernels"),
-    Decision(42, 41, TriageState.ACKNOWLEDGED, "reported upstream; pinning torch would cost more", "team-serving", "team-serving"),
-    Decision(56, 55, TriageState.EXPECTED, "the larger scratch buffer buys the speed of long caches", "team-kernels", "team-kernels"),
+    Decision(21, 20, TriageState.ACKNOWLEDGED, "bisected to the tail loop; a fix is in review", _KERNELS, _KERNELS),
+    Decision(42, 41, TriageState.ACKNOWLEDGED, "reported upstream; pinning torch would cost more", _SERVING, _SERVING),
+    Decision(
+        56, 55, TriageState.EXPECTED, "the larger scratch buffer buys the speed of long caches", _KERNELS, _KERNELS
+    ),
 )
 
 
