@@ -16,7 +16,7 @@ from .bundle import BundleWriter
 from .bundle_lines import head_of
 from .hashing import kernels_location
 from .locks import file_lock
-from .model import InputError, Measurement, Run, Scalar, Workload
+from .model import Case, InfrastructureError, InputError, Measurement, Run, Scalar, Status, Workload
 from .model.suite import Question
 from .model.workloads import suite_name
 from .revision import commit_revision
@@ -46,12 +46,25 @@ def measure_for_asv(question: Question, workload_label: str, backend: str) -> Me
         return _leave_out(session, bundle, commit, spec, deselected(case, why, attempt), known=earlier is not None)
     with WorkerClient.connect(spec) as client, BundleWriter(bundle) as writer:
         run_id = _run_id(session, bundle, commit, client, writer)
-        measured = replace(client.measure(case, session.options), attempt=attempt)
+        measured = replace(_measured(client, case, session), attempt=attempt)
         writer.measurement(run_id, measured)
         if measured.status in RETRIED and not (earlier and earlier.failures):
-            measured = replace(client.measure(case, session.options), attempt=attempt + 1)
+            measured = replace(_measured(client, case, session), attempt=attempt + 1)
             writer.measurement(run_id, measured)
     return measured
+
+
+def _measured(client: WorkerClient, case: Case, session: AsvSession) -> Measurement:
+    """The worker's answer; what fails on our side of the socket is kept with its reason, not lost in asv's log."""
+    started = time.time()
+    try:
+        return client.measure(case, session.options)
+    except InfrastructureError:
+        raise  # the next case would meet it too, and the sweep is to stop
+    except Exception as err:
+        return Measurement(
+            case, Status.INVALID, started, detail=f"the harness failed: {type(err).__name__}: {err}"[:2000]
+        )
 
 
 def _leave_out(

@@ -22,6 +22,7 @@ import json
 import math
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -36,6 +37,10 @@ Kind = Literal["run", "measurement", "controls", "end"]
 MAX_LINE_BYTES = 64 * 2**20
 #: Whole numbers that every database keeps in an INTEGER column.
 MAX_COUNT = 2**31 - 1
+
+#: Enough to hold the head of any run that people make; a longer first line is taken for one of ours by its start.
+_HEAD_BYTES = 1 << 20
+_HEAD = b'{"kind":'
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -98,8 +103,13 @@ class BundleWriter:
                     f"{self.path}: cannot write a bundle here ({error.strerror}); name a file in an existing folder"
                 ) from error
             raise _write_failed(self.path, error) from error
-        with self._locked():
-            self._move_cut_line()
+        try:
+            with self._locked():
+                self._refuse_foreign()
+                self._move_cut_line()
+        except BaseException:
+            self.close()
+            raise
 
     def run(self, run: Run) -> None:
         """Write the head of a run; before its measurements."""
@@ -160,6 +170,26 @@ class BundleWriter:
         finally:
             with contextlib.suppress(OSError):
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def _refuse_foreign(self) -> None:
+        """Nothing is written to a file that is not a bundle of this schema: it is somebody's data."""
+        info = os.fstat(self._fd)
+        if not stat.S_ISREG(info.st_mode):
+            return  # a pipe or a terminal holds nothing that could be spoilt
+        first = os.pread(self._fd, _HEAD_BYTES, 0).split(b"\n", 1)
+        if not first[0].strip() or (len(first) == 1 and first[0].startswith(_HEAD)):
+            return  # empty, or one line that was cut off or is longer than what was read
+        try:
+            head = json.loads(first[0])
+            version = head["schema"] if isinstance(head["kind"], str) else None
+        except (ValueError, RecursionError, KeyError, TypeError):
+            version = None
+        if not isinstance(version, int):
+            raise InputError(f"{self.path}:1: this file is no bundle and is left as it is; name another one")
+        if version > BUNDLE_SCHEMA:
+            raise InputError(
+                f"{self.path}:1: a bundle of schema {version}, newer than {BUNDLE_SCHEMA}; upgrade attnwatch"
+            )
 
     def _move_cut_line(self) -> None:
         size = os.fstat(self._fd).st_size

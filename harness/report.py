@@ -135,7 +135,8 @@ def reproduce(incident: Incident, report: NightReport) -> str:
 
 def _facts(report: NightReport) -> list[str]:
     counts = ", ".join(f"{n} {status}" for status, n in sorted(report.counts.items(), key=lambda x: -x[1]))
-    revision = report.revision.id[:24] + (f" {report.revision.subject}" if report.revision.subject else "")
+    subject = report.revision.subject[:100]
+    revision = report.revision.id[:24] + (f" {subject}" if subject else "")
     facts = [
         f"suite {report.suite}, revision {revision}",
         f"on {report.machine}, {report.duration_s:.0f} s: {counts}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
@@ -10,6 +11,9 @@ from .model import Case, InputError
 from .model.expr import compile_expr
 from .model.suite import with_backends
 from .suites import load_suite
+
+#: ``package.module:function``; whether it can be imported is for the worker to say.
+_CUSTOM = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def select(suite: str, backends: Sequence[str] = (), where: str | None = None) -> list[Case]:
@@ -20,6 +24,9 @@ def select(suite: str, backends: Sequence[str] = (), where: str | None = None) -
     """
     cases = load_suite(suite)
     custom = [b for b in backends if ":" in b]
+    for name in custom:
+        if not _CUSTOM.fullmatch(name):
+            raise InputError(f"--backend: {name!r} is not package.module:function")
     globs = [b for b in backends if ":" not in b]
     known = list(dict.fromkeys(c.backend for c in cases))
     kept = [c for c in cases if any(fnmatchcase(c.backend, g) for g in globs)] if globs or custom else list(cases)

@@ -332,3 +332,22 @@ def test_lines_validate_against_the_schema(item: tuple[Any, str, Record]) -> Non
     validator.validate(json.loads(line))
     for field in ("kind", "schema"):
         assert not validator.is_valid({k: v for k, v in json.loads(line).items() if k != field})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"SQLite format 3\0" + b"x" * 5000,
+        b"a,b\n1,2\n3",
+        b'{"some": "json"}\nand a tail',
+        b'{"kind":"run","schema":99,"id":"r"}\n{"cut',
+        b"[" * 200_000 + b"\n",
+    ],
+)
+def test_files_of_others_are_left_as_they_are(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "theirs"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="theirs:1"):
+        BundleWriter(path)
+    assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
