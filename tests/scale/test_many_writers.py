@@ -72,9 +72,9 @@ def test_sixteen_writers_lose_and_double_nothing(tmp_path: Path) -> None:
 
 def test_a_large_bundle_in_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "large.jsonl"
-    write_bundle(path, 1, range(20_000), samples=600)
+    write_bundle(path, 1, range(20_000), samples=1300)
     assert path.stat().st_size > 250e6
-    limit = 400 << 20
+    limit = 256 << 20
 
     def small() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
