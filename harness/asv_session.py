@@ -66,7 +66,7 @@ class AsvSession:
         return Path(self.bundle_dir) / f"{suite_name(self.suite)}-{commit[:12]}-{kernels_hash}{tag}.jsonl"
 
     def find_bundle(self, commit: str) -> Path | None:
-        """The bundle that this session's children began for ``commit``, or None."""
+        """The bundle that children of this sweep began for ``commit``, or None."""
         folder = Path(self.bundle_dir)
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             head = head_of(path) if path.suffix == ".jsonl" else None

@@ -116,12 +116,16 @@ def _ends(store: Store, detail: IncidentDetail, repo: Path, device: str) -> tupl
     return ends[0], ends[1]
 
 
+def _params(row: Row) -> dict[str, Scalar]:
+    """The workload's own columns of a row."""
+    return {k: v for k, v in row.items() if k not in _NOT_PARAMS}
+
+
 def _case(row: Row) -> Case:
-    params = {k: v for k, v in row.items() if k not in _NOT_PARAMS}
-    return Case(str(row["benchmark"]), Workload(str(row["operation"]), params), str(row["backend"]))
+    return Case(str(row["benchmark"]), Workload(str(row["operation"]), _params(row)), str(row["backend"]))
 
 
 def _can_be(row: Row) -> bool:
     """Whether a proposed combination can mean anything; lengths in lists do not follow a changed number."""
-    params = {k: v for k, v in row.items() if k not in _NOT_PARAMS}
+    params = _params(row)
     return wrong_param(params) is None and int(params.get("kv_len") or 1) > 0 and int(params.get("q_len") or 1) > 0

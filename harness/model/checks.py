@@ -7,8 +7,9 @@ backend cannot do is the backend's to say.
 from __future__ import annotations
 
 from .canonical import Params, Scalar
+from .params import PARAMETERS
 
-_COUNTS = ("batch", "heads_q", "heads_kv", "head_dim", "page_size", "segment_len", "window")
+#: The only whole numbers among the shared parameters that may be 0.
 _LENGTHS = ("q_len", "kv_len")
 _CHOICES: dict[str, tuple[str, ...]] = {
     "dtype": ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
@@ -33,8 +34,8 @@ def wrong_param(params: Params) -> tuple[str, str] | None:
 def _wrong_value(name: str, value: Scalar) -> str | None:
     if value is None:
         return None
-    if name in _COUNTS or name in _LENGTHS:
-        least = 1 if name in _COUNTS else 0
+    if PARAMETERS.get(name) is int:
+        least = 0 if name in _LENGTHS else 1
         if isinstance(value, bool) or not isinstance(value, int):
             return f"must be a whole number, not {value!r}"
         if not least <= value <= _LARGEST:
@@ -42,7 +43,7 @@ def _wrong_value(name: str, value: Scalar) -> str | None:
     elif name in _CHOICES:
         if value not in _CHOICES[name]:
             return f"must be one of {', '.join(_CHOICES[name])}, not {value!r}"
-    elif name == "causal":
+    elif PARAMETERS.get(name) is bool:
         if not isinstance(value, bool):
             return f"must be true or false, not {value!r}"
     elif isinstance(value, float) and not -1e300 < value < 1e300:
