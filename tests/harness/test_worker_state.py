@@ -205,9 +205,9 @@ def test_real_backends_share_one_worker_and_hostile_ones_do_not_reach_them(
     monkeypatch.setenv("ATTNWATCH_RUNTIME_DIR", str(tmp_path / "rt"))
     monkeypatch.delenv("ATTNWATCH_BENCH", raising=False)
     (tmp_path / "hostile_backends.py").write_text(
-        "import torch, torch.nn.functional as F\n"
+        "import os, torch, torch.nn.functional as F\n"
         "def threads(q, k, v, *, causal=False):\n"
-        "    torch.set_num_threads(1 + torch.get_num_threads() % 2)\n"
+        "    torch.set_num_threads(1 + (os.cpu_count() or 1))\n"
         "    return F.scaled_dot_product_attention(q, k, v, is_causal=causal)\n"
         "def dtype(q, k, v, *, causal=False):\n"
         "    torch.set_default_dtype(torch.float64)\n"
