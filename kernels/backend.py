@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import faults
+
 Scalar = bool | int | float | str | None
 Problem = Mapping[str, Scalar]
 
@@ -189,7 +191,11 @@ class Backend:
         """The function of an operation. Raises :class:`Unsupported` where there is none."""
         if operation not in self.operations:
             raise Unsupported(f"backend {self.name}: {self.unsupported(operation, {}, 'cpu')}")
-        return resolve(self.operations[operation])
+        return resolve(self.target(operation))
+
+    def target(self, operation: str) -> str:
+        """ "module:function" that an operation runs: the declared one, or a fault that was asked for."""
+        return faults.target(self.name, operation, self.operations[operation])
 
 
 def resolve(target: str) -> Callable[..., Any]:

@@ -1,7 +1,7 @@
 """Suspects are measured again before anyone is told.
 
-Base and head interleaved where the kernels of the last good run can be laid out and differ; then, where the rest of the
-environment differs too, head alone against its level, since kernels that are not to blame do not acquit torch.
+Base and head interleaved where the kernels or the variables of the last good run differ and can be had; then, where the
+rest of the environment differs too, head alone against its level, as kernels without blame do not acquit torch.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ NO_TIME = "the budget ended before it was measured again"
 class Lineup:
     """What one group of suspects can be settled with.
 
-    ``base`` is None where the earlier kernels cannot be had or are the same. ``kernels_differ`` and
-    ``environment_differs`` say what changed since the last good run.
+    ``base`` is None where the earlier kernels cannot be had, or they and the variables are the same. ``kernels_differ``
+    and ``environment_differs`` say what changed since the last good run, beyond variables that ``base`` restores.
     """
 
     head: WorkerSpec
@@ -44,7 +44,7 @@ class Lineup:
 
 def confirm(findings: Sequence[Finding], lineup: Lineup, progress: Progress | None = None) -> list[Finding]:
     """The same findings, each confirmed, dismissed or (when time ran out) still suspect."""
-    if not (lineup.kernels_differ or lineup.environment_differs):
+    if lineup.base is None and not (lineup.kernels_differ or lineup.environment_differs):
         return [replace(f, state=_S.DISMISSED, how=MACHINE_MOVED) for f in findings if f.kind != "status"] + [
             _tried(f, lineup) for f in findings if f.kind == "status"
         ]

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from db.engine import Store
 from db.queries import RunRow, counts_by_status, environment_of_run, measurements_of_run, run, runs
-from harness.builds import build, git
+from harness.builds import git
 from harness.detection.ab import ABOptions
 from harness.model import AttnwatchError, Revision, Status, TriageState
 from harness.model.findings import Finding, Incident, NightReport
 from harness.worker import WorkerSpec
 
 from .confirm import Lineup, Progress, confirm
+from .ends import earlier_kernels, spec_of, variables_differ
 from .incidents import gather, save, settle_old
 from .plan import JudgePlan, Say, Show
 from .suspects import OPEN, Judged, judge_run
@@ -75,18 +76,22 @@ def confirm_all(
 
 def _lineup(store: Store, base: RunRow | None, head: RunRow, plan: JudgePlan, deadline: float) -> Lineup:
     kernels_differ = base is None or base.kernels_hash != head.kernels_hash
-    spec = WorkerSpec(plan.device, kernels=plan.kernels_root)
-    before = None
-    if base is not None and base.commit is not None and kernels_differ:
-        try:
-            before = WorkerSpec(plan.device, kernels=str(build(plan.repo, base.commit).root))
-        except AttnwatchError:
-            before = None  # rewritten history, a shallow clone: head alone must do
+    changes = [] if base is None else environment_changes(store, base, head)
+    before = None if base is None else _before(store, base, head, plan, kernels_differ)
+    restored = before is not None and all(c.startswith("variable ") for c in changes)
     return Lineup(
-        head=spec, base=before, kernels_differ=kernels_differ,
-        environment_differs=base is None or bool(environment_changes(store, base, head)),
+        head=spec_of(store, head, plan.device, plan.kernels_root), base=before, kernels_differ=kernels_differ,
+        environment_differs=base is None or (bool(changes) and not restored),
         options=replace(plan.options, max_seconds=_SAMPLING_S), judge=ABOptions(), deadline=deadline,
     )  # fmt: skip
+
+
+def _before(store: Store, base: RunRow, head: RunRow, plan: JudgePlan, kernels_differ: bool) -> WorkerSpec | None:
+    """What ran at the last good run, None where its kernels cannot be had or neither they nor its variables differ."""
+    if not kernels_differ and not variables_differ(store, base, head):
+        return None
+    root = earlier_kernels(plan.repo, base) if kernels_differ else plan.kernels_root
+    return None if root is None else spec_of(store, base, plan.device, root)
 
 
 def environment_changes(store: Store, base: RunRow, head: RunRow) -> list[str]:

@@ -12,7 +12,6 @@ from db.incidents import IncidentDetail
 from db.queries import incident, measurements_of_run, run
 from db.repository import set_trigger
 from harness.ab import run_ab, slower
-from harness.builds import build
 from harness.detection.ab import ABOptions
 from harness.explain import explain
 from harness.explain.active import confirm as settle
@@ -21,6 +20,8 @@ from harness.model import Case, InputError, MeasureOptions, Scalar, Status, Work
 from harness.model.checks import wrong_param
 from harness.model.findings import STATUS
 from harness.worker import WorkerSpec
+
+from .ends import earlier_kernels, spec_of, variables_differ
 
 _SAMPLING_S = 0.3
 _NOT_PARAMS = ("backend", "operation", "benchmark")
@@ -106,13 +107,19 @@ def _ends(store: Store, detail: IncidentDetail, repo: Path, device: str) -> tupl
     lead = detail.regressions[0]
     good = run(store, lead.base_run) if lead.base_run else None
     bad = run(store, lead.head_run) if lead.head_run else None
-    if good is None or bad is None or not good.commit or not bad.commit:
-        raise InputError(f"incident {detail.incident.id} has no two commits to measure; it came from an environment")
-    if good.kernels_hash == bad.kernels_hash:
+    if good is None or bad is None:
+        raise InputError(f"incident {detail.incident.id} has no last good run to compare with")
+    if good.kernels_hash == bad.kernels_hash and not variables_differ(store, good, bad):
         raise InputError(
-            f"incident {detail.incident.id}: kernels are the same at both ends; compare environments instead"
+            f"incident {detail.incident.id}: kernels and variables are the same at both ends; compare environments "
+            "with `attnwatch compare --base-python --head-python`"
         )
-    ends = [WorkerSpec(device, kernels=str(build(repo, r.commit or "").root)) for r in (good, bad)]
+    ends = []
+    for r in (good, bad):
+        root = earlier_kernels(repo, r)
+        if root is None:
+            raise InputError(f"incident {detail.incident.id}: the kernels of {r.revision} cannot be laid out any more")
+        ends.append(spec_of(store, r, device, root))
     return ends[0], ends[1]
 
 

@@ -85,7 +85,9 @@ class Backends:
         with guarded("loading"):
             function: Callable[..., Any] = backend.load(operation)
         module = sys.modules.get(getattr(function, "__module__", None) or "")
-        return Implementation(function, backend.operations[operation], getattr(module, "__file__", None) or "")
+        # Commits from before there were faults have no ``target``.
+        told = backend.target(operation) if hasattr(backend, "target") else backend.operations[operation]
+        return Implementation(function, told, getattr(module, "__file__", None) or "")
 
 
 def oracle(operation: str) -> Callable[..., Any]:

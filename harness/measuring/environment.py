@@ -5,44 +5,19 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import re
 import socket
-from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from harness.hashing import kernels_location
 from harness.model import Environment, InfrastructureError, Machine, Scalar
+from harness.variables import recorded
 
 #: Packages whose version may change a number, by distribution name.
 PACKAGES = (
     "torch", "triton", "numpy", "xformers", "flash-attn", "flash-attn-3", "flash-attn-4", "flashinfer-python",
     "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "nvidia-cutlass-dsl",
 )  # fmt: skip
-
-#: Variables that may change a number.
-VARIABLES = (
-    "OMP_*", "GOMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING",
-    "TORCH_*", "TORCHINDUCTOR_*", "PYTORCH_*", "TRITON_*", "FLASH_ATTN*", "FLASHINFER_*",
-    "VLLM_ATTENTION_BACKEND", "XFORMERS_*", "NVIDIA_TF32_OVERRIDE", "CUBLAS_*", "LD_PRELOAD",
-)  # fmt: skip
-
-# Never recorded: anything that could be a secret, and folders, which differ between machines without effect.
-_SECRET = re.compile(r"TOKEN|SECRET|PASS|CREDENTIAL|AUTH|KEY(?!S?_CACHE)", re.IGNORECASE)
-_FOLDER = re.compile(r"_(DIR|HOME|PATH|ROOT|FILE)$")
-
-
-def relevant_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The allow-listed variables of ``environment``, without what may hold a secret or names a folder."""
-    return {
-        name: value
-        for name, value in sorted(environment.items())
-        if any(fnmatchcase(name, pattern) for pattern in VARIABLES)
-        and not _SECRET.search(name)
-        and not _FOLDER.search(name)
-        and not re.search(r"://[^/\s]*@", value)
-    }
 
 
 def installed_packages() -> dict[str, str]:
@@ -96,7 +71,7 @@ def environment(device: str) -> Environment:
         python=platform.python_version(),
         packages=packages,
         driver=driver,
-        variables=relevant_variables(os.environ),
+        variables=recorded(os.environ),
         threads=torch.get_num_threads(),
         kernels_hash=kernels_hash,
         kernels_path=str(location or ""),

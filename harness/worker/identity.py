@@ -21,6 +21,7 @@ from typing import Any
 from harness.hashing import content_hash as folder_hash
 from harness.hashing import kernels_location
 from harness.model import InfrastructureError, InputError, canonical_json, content_key
+from harness.variables import KEYED
 
 #: Folder of the package ``harness`` that this process runs.
 RULER = Path(__file__).resolve().parent.parent
@@ -29,13 +30,7 @@ BOOT = Path(__file__).resolve().parent / "boot.py"
 BENCH_VARIABLE = "ATTNWATCH_BENCH"
 
 # What the worker runs; the CLI, detection and reports are no part of the ruler.
-_RULER_PARTS = ("model", "worker", "measuring", "hashing.py", "locks.py", "runtime.py")
-# Variables by prefix that change what numeric libraries do. Spelled widely: a needless worker costs seconds.
-RELEVANT_VARIABLES = (
-    "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "ATEN_", "TORCH", "PYTORCH_", "TRITON_", "CUDA", "CUBLAS",
-    "CUDNN", "NVIDIA_", "NCCL_", "XFORMERS_", "FLASH", "FA_", "INDUCTOR_", "DNNL_", "ONEDNN_", "LD_", "MALLOC_",
-    "GLIBC_", "PYTHON", "ATTNWATCH_BENCH",
-)  # fmt: skip
+_RULER_PARTS = ("model", "worker", "measuring", "hashing.py", "locks.py", "runtime.py", "variables.py")
 
 
 @dataclass(frozen=True)
@@ -43,7 +38,8 @@ class WorkerSpec:
     """What is to be measured with.
 
     ``kernels`` is a folder that contains the package folder ``kernels``; None takes the one installed for
-    ``python``. ``variables`` are set in the worker's environment before anything is imported. ``modules`` names
+    ``python``. ``variables`` are set in the worker's environment before anything is imported, those named in ``unset``
+    are taken out of it. ``modules`` names
     packages or modules that bring backends of others (``--backend module:function``): they are found from this
     process, pinned in the worker, and their content is part of its key. ``isolate`` gives each case a fresh process.
     """
@@ -54,6 +50,7 @@ class WorkerSpec:
     variables: tuple[tuple[str, str], ...] = ()
     isolate: bool = False
     modules: tuple[str, ...] = ()
+    unset: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,10 +85,10 @@ def identify(spec: WorkerSpec) -> Identity:
         _interpreter(spec.python),
         [str(path), digest],
         others,
-        sorted(spec.variables),
+        sorted(pair for pair in spec.variables if not pair[0].startswith(KEYED)),
         ruler_hash(),
         _distributions(spec.python),
-        {k: v for k, v in environment.items() if k.startswith(RELEVANT_VARIABLES)},
+        {k: v for k, v in environment.items() if k.startswith(KEYED)},
         sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [],
     )[:16]
     return Identity(spec, key, str(path), digest, pinned, environment)
@@ -124,7 +121,7 @@ def _environment(spec: WorkerSpec) -> dict[str, str]:
         parts = [str(Path(p).absolute()) for p in search.split(os.pathsep) if p]
         environment["PYTHONPATH"] = os.pathsep.join(parts)
     environment.update(dict(spec.variables))
-    return environment
+    return {k: v for k, v in environment.items() if k not in spec.unset}
 
 
 def _refuse_ignored(spec: WorkerSpec) -> None:

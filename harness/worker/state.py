@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .identity import RELEVANT_VARIABLES
+from harness.variables import KEYED
 
 _Read = Callable[[], object]
 
@@ -275,7 +275,7 @@ def _changed_variables(before: Mapping[str, str], after: Mapping[str, str]) -> l
         old, new = before.get(name), after.get(name)
         if old == new or (old is None and name.startswith(_HARMLESS_VARIABLES)):
             continue
-        relevant = name.startswith(RELEVANT_VARIABLES)
+        relevant = name.startswith(KEYED)
         # A new variable that no numeric library reads is the backend's own affair.
         found.append(Change(_variable_text(name, old, new), timing=relevant, retire=relevant or old is not None))
     return found
@@ -283,7 +283,7 @@ def _changed_variables(before: Mapping[str, str], after: Mapping[str, str]) -> l
 
 def _variable_text(name: str, old: str | None, new: str | None) -> str:
     """Values are told only of variables that are known to hold no secret."""
-    if not name.startswith(RELEVANT_VARIABLES):
+    if not name.startswith(KEYED):
         return f"variable {name}: {'set' if old is None else 'removed' if new is None else 'changed'}"
     return f"variable {name}: {_short(old)} -> {_short(new)}"
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import harness.judge.confirm as confirm_module
+import harness.judge.ends as ends_module
 import harness.judge.night as night_module
 from db.engine import Store, open_store
 from db.queries import incident, incidents
@@ -168,7 +169,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(open_store(tmp_path / "n.db"), tmp_path, steady)
     monkeypatch.setattr(confirm_module, "run_ab", made.run_ab)
     monkeypatch.setattr(confirm_module.WorkerClient, "connect", lambda spec: Client(made, spec))
-    monkeypatch.setattr(night_module, "build", lambda repo, ref: Build(Path(f"/tree/{ref[0]}"), ref))
+    monkeypatch.setattr(ends_module, "build", lambda repo, ref: Build(Path(f"/tree/{ref[0]}"), ref))
     return made
 
 

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from harness.measuring import environment as module
-from harness.measuring.environment import cpu_model, environment, relevant_variables, usable_cores
+from harness.measuring.environment import cpu_model, environment, usable_cores
 from harness.measuring.timing.clock import Account
 from harness.measuring.timing.cpu import ASSUMED_LLC_BYTES, CpuClock, last_level_cache
+from harness.variables import recorded
 
 
 def test_variables_are_allow_listed_and_never_secret() -> None:
@@ -24,7 +25,7 @@ def test_variables_are_allow_listed_and_never_secret() -> None:
         "TORCH_PROXY": "https://me:abc@host",
         "TRITON_CACHE_DIR": "/tmp/x",
     }
-    assert set(relevant_variables(given)) == {
+    assert set(recorded(given)) == {
         "OMP_NUM_THREADS",
         "TRITON_PRINT_AUTOTUNING",
         "FLASH_ATTN_TRITON_AMD_ENABLE",
@@ -122,7 +123,7 @@ def test_cuda_times_the_device_and_not_the_launch() -> None:
 
 
 def test_what_is_preloaded_is_recorded() -> None:
-    assert relevant_variables({"LD_PRELOAD": "libtcmalloc.so", "HOME": "/x"}) == {"LD_PRELOAD": "libtcmalloc.so"}
+    assert recorded({"LD_PRELOAD": "libtcmalloc.so", "HOME": "/x"}) == {"LD_PRELOAD": "libtcmalloc.so"}
 
 
 def test_waiting_for_a_core_is_seen() -> None:

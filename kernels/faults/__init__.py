@@ -1,0 +1,68 @@
+"""Faulty implementations, kept so that the service can prove that it would find them. Imports no torch.
+
+``ATTNWATCH_FAULTS=name[,name...]`` puts the named faults in the place of the sound implementation, under the sound
+backend's own name, as a bad release of it would. The variable is part of the environment record, so a result that was
+measured with a fault is never mistaken for one without. A fault's function has the signature of its operation.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+VARIABLE = "ATTNWATCH_FAULTS"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``target`` ("module:function") replaces ``operation`` of ``backend``; ``trigger`` is where it shows."""
+
+    name: str
+    backend: str
+    operation: str
+    target: str
+    trigger: str
+    summary: str
+
+
+FAULTS: dict[str, Fault] = {
+    f.name: f
+    for f in (
+        Fault(
+            "decode_boundary_slow", "segmented", "attention", "kernels.faults.decode_boundary:slow",
+            "q_len == 1 and kv_len % 128 != 0",
+            "a decode step over a length that is no multiple of 128 walks the cache block by block",
+        ),
+        Fault(
+            "decode_boundary_wrong", "segmented", "attention", "kernels.faults.decode_boundary:wrong",
+            "q_len == 1 and kv_len % 128 != 0",
+            "a decode step leaves the keys after the last whole block of 128 out of the softmax normaliser",
+        ),
+    )
+}  # fmt: skip
+
+
+class UnknownFault(ValueError):
+    """``ATTNWATCH_FAULTS`` names no fault."""
+
+
+def active(environment: Mapping[str, str] | None = None) -> list[Fault]:
+    """The faults that the environment switches on. Raises :class:`UnknownFault` with close matches."""
+    named = (environment if environment is not None else os.environ).get(VARIABLE, "")
+    found = []
+    for name in filter(None, (part.strip() for part in named.split(","))):
+        if name not in FAULTS:
+            close = difflib.get_close_matches(name, FAULTS, n=1)
+            hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(FAULTS)}"
+            raise UnknownFault(f"{VARIABLE}: no fault {name!r}{hint}")
+        found.append(FAULTS[name])
+    return found
+
+
+def target(backend: str, operation: str, sound: str) -> str:
+    """``sound``, or what an active fault puts in its place."""
+    if not os.environ.get(VARIABLE):
+        return sound
+    return next((f.target for f in active() if (f.backend, f.operation) == (backend, operation)), sound)

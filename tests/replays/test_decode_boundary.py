@@ -1,0 +1,63 @@
+"""The boundary bug: a real faulty decode step, slow in one form and wrong in the other, named from measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from db.engine import open_store
+from harness.model import Case
+from harness.model.findings import STATUS, NightReport
+from harness.model.suite import grid
+from harness.replay import replay
+from kernels.faults import FAULTS
+
+LENGTHS = [64, 127, 128, 129, 256, 384, 385, 500, 512, 640, 641, 1024, 1153]
+BACKENDS = ("sdpa_math", "segmented")
+CASES = [
+    Case("decode", w, backend)
+    for q_len in (1, 4)
+    for w in grid("attention", q_len=q_len, kv_len=LENGTHS, heads_q=8, heads_kv=2, causal=True)
+    for backend in BACKENDS
+]
+
+
+def at_night(fault: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> NightReport:
+    monkeypatch.setenv("ATTNWATCH_RUNTIME_DIR", str(folder / "rt"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    with open_store(folder / "r.db") as store:
+        return replay(CASES, fault, store, folder)
+
+
+def hit(metric: str, report: NightReport) -> set[tuple[str, int, int]]:
+    return {
+        (f.case.backend, int(str(f.case.workload.params["q_len"])), int(str(f.case.workload.params["kv_len"])))
+        for i in report.new_confirmed
+        for f in i.findings
+        if f.metric == metric
+    }
+
+
+AT_BOUNDARY = {("segmented", 1, n) for n in LENGTHS if n % 128}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "metric"), [("decode_boundary_slow", "latency_s"), ("decode_boundary_wrong", STATUS)]
+)
+def test_the_faulty_decode_step_is_named_exactly(
+    fault: str, metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = at_night(fault, tmp_path, monkeypatch)
+    assert hit(metric, report) == AT_BOUNDARY
+    (incident,) = report.new_confirmed
+    expected = f"backend == 'segmented' and {FAULTS[fault].trigger}"
+    assert incident.trigger == expected, (incident.trigger, incident.alternatives)
+    assert any("ATTNWATCH_FAULTS" in change and fault in change for change in report.what_changed)
+
+
+@pytest.mark.slow
+def test_the_same_nights_without_a_fault_raise_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = at_night("", tmp_path, monkeypatch)
+    assert report.new_confirmed == []
