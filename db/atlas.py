@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import String, and_, exists, func, select
+from sqlalchemy import String, and_, case, exists, func, select
 
 from . import tables as t
 from .engine import Store
@@ -56,13 +56,7 @@ def atlas(
     m, c, v, r, g, i = t.Measurement, t.Case, t.MetricValue, t.Run, t.Regression, t.Incident
     here = select(t.Machine.id).where(t.Machine.fingerprint == machine).scalar_subquery()
     which = select(t.Metric.id).where(t.Metric.name == metric).scalar_subquery()
-    newest_runs = (
-        select(r.id, func.row_number().over(order_by=(r.started_at.desc(), r.id.desc())).label("back"))
-        .where(r.machine_id == here)
-        .order_by(r.started_at.desc(), r.id.desc())
-        .limit(LOOK_BACK)
-        .cte("newest_runs")
-    )
+    newest_runs = select(r.id).where(r.machine_id == here).order_by(r.started_at.desc(), r.id.desc()).limit(LOOK_BACK)
     filters = [
         column == value
         for column, value in ((c.operation, operation), (c.benchmark, benchmark), (c.backend, backend))
@@ -72,41 +66,45 @@ def atlas(
         (c.label + " " + c.backend + " " + c.benchmark).cast(String).icontains(word, autoescape=True)
         for word in words.split()
     ]
-    points = (
-        select(m.case_id.label("case_id"), v.value.label("value"), newest_runs.c.back.label("back"))
-        .join(newest_runs, newest_runs.c.id == m.run_id)
-        .join(v, and_(v.measurement_id == m.id, v.metric_id == which))
-        .where(m.superseded.is_(False))
-    )
-    if filters:
-        points = points.join(c, c.id == m.case_id).where(*filters)
-    point = points.subquery()
-    # Grouping twice costs far less than a window over every point.
-    first = select(point.c.case_id, func.min(point.c.back).label("back")).group_by(point.c.case_id).subquery()
-    is_first = point.c.back == first.c.back
-    summary = (
-        select(
-            point.c.case_id,
-            func.max(point.c.value).filter(is_first).label("newest"),
-            func.avg(point.c.value).filter(~is_first).label("level"),
-        )
-        .join(first, first.c.case_id == point.c.case_id)
-        .group_by(point.c.case_id)
-        .cte("summary")
-    )
-    change = summary.c.newest / func.nullif(summary.c.level, 0) - 1
-    held = exists().where(
-        g.case_id == summary.c.case_id, g.incident_id == i.id, i.state.in_(_OPEN), i.machine_id == here,
-        g.metric_id == which,
-    )  # fmt: skip
-    query: Any = select(
-        *(c.key, c.benchmark, c.version, c.operation, c.backend, c.params, c.label, c.weight),
-        *(summary.c.newest, summary.c.level, change, held, func.count().over()),
-    ).join(summary, summary.c.case_id == c.id)
-    if changed_by is not None:
-        query = query.where((func.abs(change) > changed_by) | held)
-    query = query.order_by(func.coalesce(func.abs(change), -1.0).desc(), c.id).limit(limit).offset(offset)
     with store.read() as connection:
+        runs = list(connection.execute(newest_runs).scalars())
+        if not runs:
+            return AtlasPage([], 0)
+        # As a list, so that both databases go from these runs to their measurements and never read all of them.
+        back = case({run: place for place, run in enumerate(runs)}, value=m.run_id)
+        points = (
+            select(m.case_id.label("case_id"), v.value.label("value"), back.label("back"))
+            .join(v, and_(v.measurement_id == m.id, v.metric_id == which))
+            .where(m.run_id.in_(runs), m.superseded.is_(False))
+        )
+        if filters:
+            points = points.join(c, c.id == m.case_id).where(*filters)
+        point = points.subquery()
+        # Grouping twice costs far less than a window over every point.
+        first = select(point.c.case_id, func.min(point.c.back).label("back")).group_by(point.c.case_id).subquery()
+        is_first = point.c.back == first.c.back
+        summary = (
+            select(
+                point.c.case_id,
+                func.max(point.c.value).filter(is_first).label("newest"),
+                func.avg(point.c.value).filter(~is_first).label("level"),
+            )
+            .join(first, first.c.case_id == point.c.case_id)
+            .group_by(point.c.case_id)
+            .cte("summary")
+        )
+        change = summary.c.newest / func.nullif(summary.c.level, 0) - 1
+        held = exists().where(
+            g.case_id == summary.c.case_id, g.incident_id == i.id, i.state.in_(_OPEN), i.machine_id == here,
+            g.metric_id == which,
+        )  # fmt: skip
+        query: Any = select(
+            *(c.key, c.benchmark, c.version, c.operation, c.backend, c.params, c.label, c.weight),
+            *(summary.c.newest, summary.c.level, change, held, func.count().over()),
+        ).join(summary, summary.c.case_id == c.id)
+        if changed_by is not None:
+            query = query.where((func.abs(change) > changed_by) | held)
+        query = query.order_by(func.coalesce(func.abs(change), -1.0).desc(), c.id).limit(limit).offset(offset)
         rows = connection.execute(query).all()
     found = [AtlasRow(CaseRow(*x[:8]), x[8], x[9], x[10], bool(x[11])) for x in rows]
     return AtlasPage(found, rows[0][12] if rows else 0)

@@ -1,16 +1,78 @@
-"""What was measured when, and how long it took: for choosing what a night with a budget begins with."""
+"""What was measured when, and how long it took: for budgets, and for noticing what is not measured any more."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlalchemy import ColumnElement, func, select
 
-from harness.model import Status
+from harness.model import Reason, Status
 
 from . import tables as t
 from .engine import Store
 
 #: Statuses of cases that nobody tried to measure.
 _LEFT_OUT = (Status.DESELECTED.value, Status.SKIPPED.value)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteRun:
+    """One run of a suite; ``complete`` where it was not broken off."""
+
+    id: str
+    started_at: float
+    complete: bool
+
+
+def runs_alike(store: Store, run_id: str, *, limit: int) -> list[SuiteRun]:
+    """The newest ``limit`` runs of one machine, suite and reason up to ``run_id``, oldest first. Empty if unknown."""
+    r = t.Run
+    with store.read() as connection:
+        found = connection.execute(
+            select(r.id, r.started_at, r.machine_id, r.suite, r.reason).where(r.name == run_id)
+        ).first()
+        if found is None:
+            return []
+        key, start, machine, suite, reason = found
+        query = (
+            select(r.name, r.started_at, r.complete)
+            .where(r.machine_id == machine, r.suite == suite, r.reason == reason)
+            .where((r.started_at < start) | ((r.started_at == start) & (r.id <= key)))
+            .order_by(r.started_at.desc(), r.id.desc())
+            .limit(limit)
+        )
+        return [SuiteRun(*row) for row in connection.execute(query)][::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteStarts:
+    """When the newest nightly runs of one suite on one machine began, oldest first."""
+
+    suite: str
+    device_model: str
+    starts: list[float]
+
+
+def suite_starts(store: Store, *, limit: int) -> list[SuiteStarts]:
+    """Starts of the newest ``limit`` nightly runs of each suite on each machine."""
+    r = t.Run
+    place = func.row_number().over(partition_by=(r.machine_id, r.suite), order_by=(r.started_at.desc(), r.id.desc()))
+    ranked = (
+        select(r.machine_id, r.suite, r.started_at, place.label("place"))
+        .where(r.reason == Reason.NIGHTLY.value)
+        .subquery()
+    )
+    query = (
+        select(ranked.c.suite, t.Machine.id, t.Machine.device_model, ranked.c.started_at)
+        .join(t.Machine, t.Machine.id == ranked.c.machine_id)
+        .where(ranked.c.place <= limit)
+        .order_by(t.Machine.id, ranked.c.suite, ranked.c.started_at)
+    )
+    held: dict[tuple[str, int], SuiteStarts] = {}
+    with store.read() as connection:
+        for suite, machine, model, start in connection.execute(query):
+            held.setdefault((suite, machine), SuiteStarts(suite, model, [])).starts.append(start)
+    return list(held.values())
 
 
 def last_measured(store: Store, machine: str | None = None) -> dict[str, float]:

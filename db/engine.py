@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 
-from harness.model import InfrastructureError, InputError
+from harness.jsonout import finite
+from harness.model import InputError
 
+from .errors import explain
 from .schema import ensure_schema
 
 DEFAULT_URL = "sqlite:///attnwatch.db"
@@ -28,6 +31,8 @@ LOCK_TIMEOUT_S = 60.0
 _WRITE = "attnwatch_write"
 #: Any number will do that no other application takes on the same PostgreSQL database.
 _ADVISORY_LOCK = 0x61_74_74_6E
+#: Seconds to wait for a server that does not answer, and what it shows of us; the URL may say otherwise.
+_CONNECT: dict[str, Any] = {"connect_timeout": 10, "application_name": "attnwatch"}
 
 
 @dataclass
@@ -38,6 +43,7 @@ class Store:
     name: str
     path: Path | None
     read_only: bool
+    lock_timeout_s: float = LOCK_TIMEOUT_S
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:
@@ -51,9 +57,14 @@ class Store:
         if self.read_only:
             raise InputError(f"{self.name}: this store was opened for reading only")
         with self.errors(), self.engine.connect() as plain:
-            connection = plain.execution_options(**{_WRITE: True})
+            options: dict[str, Any] = {_WRITE: True}
+            if plain.dialect.name == "postgresql":
+                # Repeatable read would look at the store as it was before the wait for the lock.
+                options["isolation_level"] = "READ COMMITTED"
+            connection = plain.execution_options(**options)
             with connection.begin():
                 if connection.dialect.name == "postgresql":
+                    connection.exec_driver_sql(f"SET LOCAL lock_timeout = {max(1, round(self.lock_timeout_s * 1000))}")
                     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
                 yield connection
 
@@ -63,9 +74,9 @@ class Store:
         try:
             yield
         except DBAPIError as error:
-            raise _explain(self.name, error.orig) from error
+            raise explain(self.name, error.orig) from error
         except sqlite3.Error as error:
-            raise _explain(self.name, error) from error
+            raise explain(self.name, error) from error
 
     def close(self) -> None:
         """Close all connections."""
@@ -91,18 +102,28 @@ def open_store(
     Raises InputError for a wrong address, a file of something else or a newer schema; InfrastructureError for a
     store that is corrupt, locked, not writable or on a full disk.
     """
-    address = _parse(os.fspath(url) if url is not None else os.environ.get("ATTNWATCH_DB") or DEFAULT_URL)
+    address = _address(url)
     if isinstance(address, Path):
         engine = _open_file(address, create=create and not read_only, read_only=read_only, timeout=lock_timeout_s)
-        store = Store(engine, str(address), address, read_only)
+        store = Store(engine, str(address), address, read_only, lock_timeout_s)
     else:
-        store = Store(_open_server(address), address.render_as_string(hide_password=True), None, read_only)
+        store = Store(_open_server(address, read_only=read_only), _shown(address), None, read_only, lock_timeout_s)
     try:
         ensure_schema(store)
     except BaseException:
         store.close()
         raise
     return store
+
+
+def file_of(url: str | os.PathLike[str] | None = None) -> Path | None:
+    """The file of the store that :func:`open_store` would open; None for one on a server."""
+    address = _address(url)
+    return address if isinstance(address, Path) else None
+
+
+def _address(url: str | os.PathLike[str] | None) -> Path | URL:
+    return _parse(os.fspath(url) if url is not None else os.environ.get("ATTNWATCH_DB") or DEFAULT_URL)
 
 
 def _parse(text: str) -> Path | URL:
@@ -167,9 +188,21 @@ def _open_file(path: Path, *, create: bool, read_only: bool, timeout: float) -> 
     return engine
 
 
-def _open_server(url: URL) -> Engine:
+def _shown(url: URL) -> str:
+    """The URL without passwords, wherever they stand."""
+    secret = {k: "hidden" for k in url.query if "password" in k.lower()}
+    return url.update_query_dict(secret).render_as_string(hide_password=True)
+
+
+def _open_server(url: URL, *, read_only: bool) -> Engine:
     try:
-        return create_engine(url, json_serializer=dump_json, isolation_level="REPEATABLE READ")
+        engine = create_engine(
+            url, json_serializer=dump_json, isolation_level="REPEATABLE READ",
+            # A server that was restarted since the last statement is noticed before the next one, not by it.
+            pool_pre_ping=True,
+            connect_args={k: v for k, v in _CONNECT.items() if k not in url.query},
+        )  # fmt: skip
+        return engine.execution_options(postgresql_readonly=True) if read_only else engine
     except NoSuchModuleError as error:
         raise InputError(f"--db: {url.drivername} is not a known driver; write postgresql://HOST/NAME") from error
     except ModuleNotFoundError as error:
@@ -179,10 +212,11 @@ def _open_server(url: URL) -> Engine:
 
 
 def dump_json(value: object) -> str:
-    """JSON as the store writes it: compact, ASCII, order of the keys kept."""
-    import json
-
-    return json.dumps(value, separators=(",", ":"))
+    """JSON as the store writes it: compact, ASCII, order of the keys kept; null for numbers that JSON lacks."""
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return json.dumps(finite(value), separators=(",", ":"))
 
 
 def _is_frozen(path: Path) -> bool:
@@ -206,35 +240,3 @@ def _use_wal(connection: sqlite3.Connection, timeout: float) -> None:
             if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
-
-
-def _explain(name: str, error: BaseException | None) -> InfrastructureError | InputError:
-    code = getattr(error, "sqlite_errorname", None) or ""
-    if code == "SQLITE_NOTADB":
-        return InfrastructureError(
-            f"{name}: not a SQLite database, or a damaged one ({error}); give another path, or restore a backup"
-        )
-    if code.startswith("SQLITE_CORRUPT"):
-        return InfrastructureError(
-            f"{name}: the database is corrupt ({error}); restore a backup, or rescue what can be read with "
-            f"`sqlite3 {name} .recover` and ingest the bundles again"
-        )
-    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return InfrastructureError(
-            f"{name}: locked by another process ({error}); nothing was changed; try again when it has finished"
-        )
-    if code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")):
-        return InfrastructureError(
-            f"{name}: the file or its folder cannot be opened for this ({error}); make both writable for this user, "
-            "or give another path with --db"
-        )
-    if code == "SQLITE_FULL":
-        return InfrastructureError(
-            f"{name}: the disk is full ({error}); nothing of this step was kept; free some space and repeat it"
-        )
-    if code.startswith("SQLITE_IOERR"):
-        return InfrastructureError(
-            f"{name}: reading or writing failed ({error}); nothing of this step was kept; look for a full or failing "
-            "disk or a limit on file sizes, then repeat it"
-        )
-    return InfrastructureError(f"{name}: the database refused ({error}); nothing of this step was kept")

@@ -15,16 +15,21 @@ from harness.model import (
     Environment,
     InputError,
     Measurement,
+    Revision,
     Run,
     RunEnd,
     Status,
     Value,
     content_key,
+    label,
     metric,
 )
+from harness.model.terms import SHARD
 
 from . import samples as codec
+from . import shards
 from . import tables as t
+from .attempts import BadMeasurement, check_repeats
 from .bulk import BulkInsert, clean, table_of, to_json, upsert
 
 #: Case ids kept in memory; beyond that they are looked up again, so that memory stays flat.
@@ -33,18 +38,17 @@ _CASE_CACHE = 16384
 _IN_LIST = 1000
 
 
-DUPLICATE = "duplicate"
 OK_STORED = "an ok measurement of this case is already stored for this run"
-OTHER_CONTENT = "another measurement with this run, case and attempt is already stored"
 
 
 @dataclass
 class Tally:
-    """What became of the measurements handed over."""
+    """What became of the measurements handed over; ``notes`` say where what was given differs from what is kept."""
 
     taken: int = 0
     duplicates: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
+    notes: dict[str, None] = field(default_factory=dict)
 
     @property
     def dropped(self) -> int:
@@ -54,9 +58,9 @@ class Tally:
 
 @dataclass(slots=True)
 class _Stored:
-    """The attempts known of one case in one run: attempt -> start; and which of them stands for the case."""
+    """The attempts known of one case in one run: attempt -> id; and which of them stands for the case."""
 
-    attempts: dict[int, float]
+    attempts: dict[int, int]
     current: int = 0
     current_id: int = 0
     ok: bool = False
@@ -135,16 +139,7 @@ class Importer:
             kernels_hash=clean(e.kernels_hash),
             ruler_version=clean(e.ruler_version),
         )
-        revision = self._key(
-            t.Revision,
-            t.Revision.name,
-            clean(r.id),
-            commit=clean(r.commit) if r.commit is not None else None,
-            dirty=r.dirty,
-            committed_at=r.committed_at,
-            subject=clean(r.subject),
-            kernels_hash=clean(r.kernels_hash),
-        )
+        revision = self._revision(r)
         self._runs[run.id] = self._key(
             t.Run,
             t.Run.name,
@@ -174,26 +169,61 @@ class Importer:
                 f"run id {run.id!r} is already stored for another suite, revision or machine; "
                 "give the run an id of its own"
             )
+        if SHARD in run.options and (note := shards.join(self._connection, self._runs[run.id], run, environment)):
+            self.tally.notes[note] = None
+
+    def _revision(self, r: Revision) -> int:
+        """Id of a revision. What is known of it stays; what was unknown is filled in, and differences are noted.
+
+        Nobody can tell here which of two bundles is right about a commit, so no later one may rewrite it, and none
+        that differs passes in silence.
+        """
+        name, table = clean(r.id), table_of(t.Revision)
+        given: dict[str, Any] = {
+            "commit": clean(r.commit) if r.commit is not None else None,
+            "dirty": r.dirty,
+            "committed_at": r.committed_at,
+            "subject": clean(r.subject),
+            "kernels_hash": clean(r.kernels_hash),
+        }
+        found = self._key(t.Revision, t.Revision.name, name, **given)
+        row = self._connection.execute(select(table).where(table.c.id == found)).one()._mapping
+        unknown = {k: v for k, v in given.items() if row[k] in (None, "") and v not in (None, "")}
+        if unknown:
+            self._connection.execute(update(table).where(table.c.id == found).values(unknown))
+        for key, value in given.items():
+            if value not in (None, "") and key not in unknown and row[key] != value:
+                note = f"{key} {_shown(value)} differs from {_shown(row[key])}, which is stored and kept"
+                self.tally.notes[f"revision {name[:80]}: {note}"] = None
+        return found
 
     def knows(self, run_id: str) -> bool:
         """True where the run is stored."""
         return self._run(run_id) is not None
 
     def end(self, end: RunEnd) -> None:
-        """Close a run. The latest end counts, and a complete run stays complete."""
+        """Close a run. The latest end counts, and a complete run stays complete.
+
+        Raises InputError where it ends before it started.
+        """
         run, table = self._known(end.run_id), table_of(t.Run)
-        self._connection.execute(
-            update(table)
-            .where(
-                table.c.id == run,
-                or_(table.c.finished_at.is_(None), table.c.finished_at <= end.finished_at),
+        query = select(table.c.started_at, table.c.planned, table.c.options).where(table.c.id == run)
+        started, planned, options = self._connection.execute(query).one()
+        if end.finished_at < started:
+            raise InputError(
+                f"field finished_at: {end.finished_at!r} is before the start of the run ({started!r}); "
+                "correct the time, in seconds since 1970, UTC"
             )
-            .values(
-                finished_at=end.finished_at,
-                measured=end.measured,
-                complete=or_(table.c.complete, bindparam("now_complete", end.complete)),
-            )
-        )
+        last = or_(table.c.finished_at.is_(None), table.c.finished_at <= end.finished_at)
+        values: dict[str, Any] = {"finished_at": end.finished_at}
+        if SHARD in options:
+            shards.count(self._connection, run, planned)
+        else:
+            values |= {
+                "measured": end.measured,
+                "complete": or_(table.c.complete, bindparam("now_complete", end.complete)),
+            }
+        self._connection.execute(update(table).where(table.c.id == run, last).values(values))
 
     def controls(self, run_id: str, values: Mapping[str, Value]) -> None:
         """Add one record of control kernels to a run, unless the same values are there."""
@@ -215,19 +245,30 @@ class Importer:
     def measurements(self, batch: Sequence[tuple[str, Measurement]]) -> None:
         """Store measurements, each with the id of its run; ``tally`` counts what became of them.
 
-        Raises InputError for a run that is not stored and ``ValueError`` for a value that is not a number.
+        An attempt that is stored already must say the same: it is counted as a duplicate and changes nothing.
+        Raises :class:`BadMeasurement` where it says something else and for a value that is not a number, InputError for
+        a run that is not stored.
         """
         keyed = [(self._known(run_id), m.case.key, m) for run_id, m in batch]
         cases = self._case_ids(keyed)
         stored = self._stored({run for run, _, _ in keyed}, {cases[key][0] for _, key, _ in keyed})
         new: dict[int, tuple[Any, ...]] = {}
         values: list[tuple[Any, ...]] = []
+        metrics = self._metrics
         demoted: list[int] = []
         weights: dict[int, float] = {}
-        for run, key, m in keyed:
+        made: dict[int, Measurement] = {}
+        repeats: list[tuple[int, int]] = []
+        for position, (run, key, m) in enumerate(keyed):
             case, weight = cases[key]
-            known = stored.setdefault((run, case), _Stored({}))
-            if not self._wanted(known, m):
+            known = stored.get((run, case))
+            if known is None:
+                known = stored[run, case] = _Stored({})
+            elif m.attempt in known.attempts:
+                repeats.append((position, known.attempts[m.attempt]))
+                continue
+            elif known.ok:
+                self.tally.reasons[OK_STORED] += 1
                 continue
             ok = m.status is Status.OK
             stands = ok or m.attempt > known.current
@@ -240,7 +281,8 @@ class Importer:
                 elif known.current_id:
                     demoted.append(known.current_id)
                 known.current, known.current_id, known.ok = m.attempt, row_id, ok
-            known.attempts[m.attempt] = m.started_at
+            known.attempts[m.attempt] = row_id
+            made[row_id] = m
             new[row_id] = (
                 row_id, run, case, m.attempt, not stands, m.status.value, clean(m.detail), m.started_at, m.duration_s,
                 clean(m.stop_reason), codec.encode(m.samples, m.warmup),
@@ -249,29 +291,19 @@ class Importer:
                 to_json(m.discarded) if m.discarded else None,
             )  # fmt: skip
             for name, v in m.metrics.items():
-                if not math.isfinite(v.value):
-                    raise ValueError(f"field metrics.{name}.value: {v.value} is not a finite number")
-                values.append((row_id, self._metric(name), v.value, v.low, v.high, v.n))
+                if not -math.inf < v.value < math.inf:
+                    raise BadMeasurement(position, f"field metrics.{name}.value: {v.value} is not a finite number")
+                values.append((row_id, metrics.get(name) or self._metric(name), v.value, v.low, v.high, v.n))
             if weight != m.case.workload.weight:
                 weights[case] = m.case.workload.weight
                 cases[key] = self._cases[key] = (case, m.case.workload.weight)
+        check_repeats(self._connection, batch, repeats, made)
+        self.tally.duplicates += len(repeats)
         self._insert_measurement(list(new.values()))
         self._insert_value(values)
         self._demote(demoted)
         self._reweigh(weights)
         self.tally.taken += len(new)
-
-    def _wanted(self, known: _Stored, m: Measurement) -> bool:
-        if m.attempt in known.attempts:
-            if known.attempts[m.attempt] == m.started_at:
-                self.tally.duplicates += 1
-            else:
-                self.tally.reasons[OTHER_CONTENT] += 1
-            return False
-        if known.ok:
-            self.tally.reasons[OK_STORED] += 1
-            return False
-        return True
 
     def _demote(self, ids: Sequence[int]) -> None:
         if ids:
@@ -287,13 +319,13 @@ class Importer:
 
     def _stored(self, runs: Iterable[int], cases: Iterable[int]) -> dict[tuple[int, int], _Stored]:
         m, out = table_of(t.Measurement).c, dict[tuple[int, int], _Stored]()
-        columns = select(m.run_id, m.case_id, m.attempt, m.started_at, m.id, m.status, m.superseded)
+        columns = select(m.run_id, m.case_id, m.attempt, m.id, m.status, m.superseded)
         for run in sorted(runs):
             for part in _parts(sorted(cases)):
                 query = columns.where(m.run_id == run, m.case_id.in_(part))
                 for row in self._connection.execute(query):
                     known = out.setdefault((row.run_id, row.case_id), _Stored({}))
-                    known.attempts[row.attempt] = row.started_at
+                    known.attempts[row.attempt] = row.id
                     if not row.superseded:
                         known.current, known.current_id, known.ok = row.attempt, row.id, row.status == Status.OK
         return out
@@ -302,21 +334,27 @@ class Importer:
         if len(self._cases) > _CASE_CACHE:
             self._cases.clear()
         missing = {key: m.case for _, key, m in keyed if key not in self._cases}
+        self._find_cases(missing)
+        # An insert that meets its key uses up a number of PostgreSQL's sequence, so only what is new is inserted.
+        new = {key: c for key, c in missing.items() if key not in self._cases}
         self._insert_case(
             [
                 (
                     key, clean(c.benchmark), clean(c.benchmark_version), clean(c.workload.operation), clean(c.backend),
-                    to_json(c.workload.params), clean(c.workload.label), c.workload.weight,
+                    to_json(c.workload.params), clean(label(c.workload.params)), c.workload.weight,
                 )
-                for key, c in missing.items()
+                for key, c in new.items()
             ]
         )  # fmt: skip
+        self._find_cases(new)
+        return {key: self._cases[key] for _, key, _ in keyed}
+
+    def _find_cases(self, keys: Iterable[str]) -> None:
         table = table_of(t.Case).c
-        for part in _parts(sorted(missing)):
+        for part in _parts(sorted(keys)):
             query = select(table.key, table.id, table.weight).where(table.key.in_(part))
             for row in self._connection.execute(query):
                 self._cases[row.key] = (row.id, row.weight)
-        return {key: self._cases[key] for _, key, _ in keyed}
 
     def _metric(self, name: str) -> int:
         found = self._metrics.get(name)
@@ -352,3 +390,8 @@ class Importer:
 
 def _parts(values: Sequence[Any]) -> Iterable[Sequence[Any]]:
     return (values[i : i + _IN_LIST] for i in range(0, len(values), _IN_LIST))
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -105,7 +105,7 @@ def incident(store: Store, incident_id: str) -> IncidentDetail | None:
         .outerjoin(base, base.id == g.base_run_id)
         .outerjoin(head, head.id == g.head_run_id)
         .where(g.incident_id == incident_id)
-        .order_by(g.ratio.desc(), g.id)
+        .order_by(g.ratio.desc().nulls_last(), g.id)
     )
     events = (
         select(e.at, e.from_state, e.to_state, e.reason, e.author)

@@ -221,7 +221,7 @@ def machines(store: Store) -> list[MachineRow]:
         )
         .outerjoin(t.Run, t.Run.machine_id == m.id)
         .group_by(m.id)
-        .order_by(last.desc(), m.id)
+        .order_by(last.desc().nulls_last(), m.id)
     )
     with store.read() as connection:
         return [MachineRow(*row) for row in connection.execute(query)]

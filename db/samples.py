@@ -2,16 +2,18 @@
 
 Layout of the bytes::
 
-    1 byte   form: 0 plain, 1 the rest is compressed with zlib
+    1 byte   form: 0 plain, 1 the rest is compressed with zlib, 2 pruned: the rest is the digest of what was there
     4 bytes  length of the header, little endian
     header   UTF-8 JSON {"s": {metric: count, ...}, "w": {metric: count, ...}}: samples kept, warm-up
     body     the samples in that order, float64 little endian, seconds (or the unit of the metric)
 
+A pruned one holds no numbers any more, yet tells whether samples handed over again are those that it held.
 Nothing at all is None. Floats come back bit for bit, NaN payloads and negative zero included.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import struct
 import sys
@@ -22,6 +24,8 @@ from functools import lru_cache
 
 #: Below this size compressing costs more time than the bytes it saves are worth (timings are mostly noise).
 _COMPRESS_FROM = 1024
+
+_PRUNED = b"\2"
 
 Samples = dict[str, list[float]]
 
@@ -52,8 +56,11 @@ def _header(samples: tuple[tuple[str, int], ...], warmup: tuple[tuple[str, int],
 
 
 def decode(data: bytes | None) -> tuple[Samples, Samples]:
-    """(samples, warm-up) of :func:`encode`. Raises ``ValueError`` where the bytes are not of this form."""
-    if data is None:
+    """(samples, warm-up) of :func:`encode`; nothing where they were pruned.
+
+    Raises ``ValueError`` where the bytes are not of this form.
+    """
+    if data is None or is_pruned(data):
         return {}, {}
     try:
         rest = zlib.decompress(data[1:]) if data[:1] == b"\1" else data[1:]
@@ -78,3 +85,22 @@ def decode(data: bytes | None) -> tuple[Samples, Samples]:
     except (ValueError, KeyError, TypeError, AttributeError, struct.error, zlib.error) as error:
         raise ValueError(f"stored samples cannot be read: {error}") from error
     return groups[0], groups[1]
+
+
+def is_pruned(data: bytes | None) -> bool:
+    """Whether there were samples that :func:`pruned` took away."""
+    return data is not None and data[:1] == _PRUNED
+
+
+def pruned(samples: Mapping[str, Sequence[float]], warmup: Mapping[str, Sequence[float]]) -> bytes | None:
+    """What stays of samples that are given up: 17 bytes that only these samples give; None where both are empty."""
+    if not samples and not warmup:
+        return None
+    digest = hashlib.blake2b(digest_size=16)
+    for group in (samples, warmup):
+        digest.update(struct.pack("<I", len(group)))
+        for name in sorted(group):
+            key = name.encode("utf-8", "backslashreplace")
+            digest.update(struct.pack("<II", len(key), len(group[name])) + key)
+            digest.update(struct.pack(f"<{len(group[name])}d", *group[name]))
+    return _PRUNED + digest.digest()

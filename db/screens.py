@@ -177,7 +177,10 @@ def incident_page(
     limit: int = 50,
     offset: int = 0,
 ) -> IncidentPage:
-    """Incidents under filters, those that need people first; ``words`` must each occur in what the row shows."""
+    """Incidents under filters, those that need people first, the dearest of these before others.
+
+    ``words`` must each occur in what the row shows.
+    """
     i, g = t.Incident, t.Regression
     wanted: list[ColumnElement[bool]] = []
     if states is not None:
@@ -193,7 +196,9 @@ def incident_page(
         shown = (i.id, i.title, i.trigger_text, i.owner, func.coalesce(bad, ""))
         wanted.append(or_(*(cast(column, String).icontains(word, autoescape=True) for column in shown)))
     urgency = case({s.value: n for n, s in enumerate(_URGENCY)}, value=i.state, else_=len(_URGENCY))
-    query = _incident_query().where(*wanted).order_by(urgency, i.updated_at.desc(), i.id).limit(limit).offset(offset)
+    lost = func.coalesce(i.evidence["lost_s"].as_float(), 0.0)
+    query = _incident_query().where(*wanted).order_by(urgency, lost.desc(), i.updated_at.desc(), i.id)
+    query = query.limit(limit).offset(offset)
     with store.read() as connection:
         total = connection.execute(select(func.count()).select_from(i).where(*wanted)).scalar() or 0
         return IncidentPage([IncidentRow(*row) for row in connection.execute(query)], total)

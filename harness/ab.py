@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .detection.ab import ABOptions, ABResult, compare
 from .detection.sequential import Decision, SequentialOptions, decide
@@ -25,7 +25,11 @@ TIME_FACTOR = 8.0
 
 @dataclass(frozen=True)
 class ABCase:
-    """One case on both sides. ``result`` is None where one side could not be measured; statuses say which."""
+    """One case on both sides. ``result`` is None where one side could not be measured; statuses say which.
+
+    ``base_first_s`` and ``head_first_s`` are the first calls, compilation included, None where a worker had called
+    the case before. ``sampled`` where both sides were ready for it.
+    """
 
     case: Case
     base_status: Status
@@ -34,6 +38,9 @@ class ABCase:
     detail: str = ""
     base: list[float] = field(default_factory=list)
     head: list[float] = field(default_factory=list)
+    base_first_s: float | None = None
+    head_first_s: float | None = None
+    sampled: bool = False
 
     @property
     def broke(self) -> bool:
@@ -53,8 +60,12 @@ def run_ab(
     *,
     deadline: float | None = None,
     progress: Progress | None = None,
+    relevant: Callable[[Case], float] | None = None,
 ) -> tuple[list[ABCase], list[Case]]:
-    """Measure ``cases`` on both sides. Returns what was measured and the cases that the deadline left out."""
+    """Measure ``cases`` on both sides. Returns what was measured and the cases that the deadline left out.
+
+    ``relevant`` gives the smallest relative change worth telling case by case, in the place of ``judge.relevant``.
+    """
     done: list[ABCase] = []
     # One error rate over all cases and all looks: the sequential test shares it.
     rule = SequentialOptions(alpha=judge.fdr, relevant=judge.relevant, family=max(1, len(cases)))
@@ -64,18 +75,29 @@ def run_ab(
                 return done, list(cases[i:])
             if progress is not None:
                 progress(i, len(cases), case)
-            done.append(_one(case, a, b, options, rule))
+            own = rule if relevant is None else replace(rule, relevant=relevant(case))
+            done.append(_one(case, a, b, options, own))
     return done, []
 
 
 def _one(case: Case, a: WorkerClient, b: WorkerClient, options: MeasureOptions, rule: SequentialOptions) -> ABCase:
+    """One case; over again where a side was lost while it was sampled, which may have been no fault of the case."""
+    found = _try(case, a, b, options, rule)
+    lost = found.result is None and found.sampled and (found.base_status.failed or found.head_status.failed)
+    return _try(case, a, b, options, rule) if lost else found
+
+
+def _try(case: Case, a: WorkerClient, b: WorkerClient, options: MeasureOptions, rule: SequentialOptions) -> ABCase:
     base, head = _Side(a, case, options), _Side(b, case, options)
     with contextlib.closing(base), contextlib.closing(head):
-        result = None
-        if all([base.prepare(), head.prepare()]):  # both are tried, so that each side's own status is known
+        result, ready = None, [base.prepare(), head.prepare()]  # both are tried, so that each own status is known
+        if all(ready):
             result = _sample(base, head, options, rule)
         detail = "; ".join(f"{n}: {s.detail}" for n, s in (("base", base), ("head", head)) if s.detail)
-        return ABCase(case, base.status, head.status, result, detail, base.samples, head.samples)
+        return ABCase(
+            case, base.status, head.status, result, detail, base.samples, head.samples, base.first_s, head.first_s,
+            sampled=all(ready),
+        )  # fmt: skip
 
 
 class _Side:
@@ -85,6 +107,7 @@ class _Side:
         self.client, self.case, self.options = client, case, options
         self.status, self.detail = Status.OK, ""
         self.samples: list[float] = []
+        self.first_s: float | None = None
         self._handle: int | None = None
 
     def prepare(self) -> bool:
@@ -98,6 +121,7 @@ class _Side:
                     break
             else:
                 self.status, self.detail = Status.OK, ""
+                self.first_s = self.client.first_call_s(self._handle)
                 return True
         return False
 

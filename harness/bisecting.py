@@ -24,7 +24,7 @@ from db.queries import incident
 from .ab import run_ab
 from .asv_env import ruler_path_lines
 from .builds import build, git
-from .detection.ab import ABOptions
+from .detection.ab import ABOptions, compare
 from .detection.bisection import Bisection
 from .judge.suspects import to_case
 from .model import AttnwatchError, Case, InfrastructureError, InputError, MeasureOptions, Status, content_key
@@ -34,6 +34,8 @@ from .worker import WorkerSpec
 #: Cases measured at each candidate: enough to average noise, few enough to be quick.
 CASES = 3
 _SAMPLING_S = 0.3
+#: Times that the bad end is measured before its effect is taken for noise.
+_BAD_END_TRIES = 4
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,12 @@ def search(
         raise InfrastructureError(
             f"the bad end cannot be measured: {candidates[last].text}: {measure.skipped.get(last)}"
         )
+    for again in range(1, _BAD_END_TRIES):  # all that follows is judged by this effect, so it must be known
+        if effect >= max(0.01, 3 * error):
+            break
+        more, its_error = measure(last, again=again)
+        if more is not None:
+            effect, error = _pooled([(effect, error), (more, its_error)])
     if effect < max(0.01, 3 * error):
         raise InputError(
             f"{candidates[last].text} is not slower than {candidates[0].text} now ({math.expm1(effect):+.1%} "
@@ -200,13 +208,21 @@ class _Measure:
         if self.status:
             broke = [d.broke for d in done]
             return {"ratio": 1.0 if any(broke) else 0.0, "error": 0.01}
-        logs = [(math.log(d.result.ratio), _error(d.result.low, d.result.high)) for d in done if d.result]
+        # The interval of all pairs: that of the sequential test is wider, since it may be looked at any time.
+        found = [compare(d.base, d.head, paired=True) for d in done if d.result]
+        logs = [(math.log(r.ratio), _error(r.low, r.high)) for r in found if r.ratio > 0]
         if not logs:
             states = {d.head_status.value for d in done if d.head_status is not Status.OK}
             return {"ratio": None, "why": f"its cases are {', '.join(sorted(states)) or 'unmeasured'}"}
-        weights = [1 / e**2 for _, e in logs]
-        mean = sum(w * x for w, (x, _) in zip(weights, logs, strict=True)) / sum(weights)
-        return {"ratio": mean, "error": math.sqrt(1 / sum(weights))}
+        mean, error = _pooled(logs)
+        return {"ratio": mean, "error": error}
+
+
+def _pooled(logs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Mean of (log ratio, standard error), weighted by how well each is known, with its own error."""
+    weights = [1 / e**2 for _, e in logs]
+    mean = sum(w * x for w, (x, _) in zip(weights, logs, strict=True)) / sum(weights)
+    return mean, math.sqrt(1 / sum(weights))
 
 
 def _error(low: float, high: float) -> float:

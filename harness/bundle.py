@@ -19,7 +19,6 @@ import dataclasses
 import errno
 import fcntl
 import json
-import math
 import os
 import re
 import stat
@@ -29,14 +28,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from harness.bundle_mend import acceptable
 from harness.model import BUNDLE_SCHEMA, InfrastructureError, InputError, Measurement, Run, RunEnd, Value
+from harness.model.bounds import Wrong, wrong_in, wrong_in_values
+from harness.model.params import NAME_CHARS, TEXT_CHARS
 
 Kind = Literal["run", "measurement", "controls", "end"]
 
 #: A longer line is no bundle line; the limit keeps reading flat in memory whatever the file is.
 MAX_LINE_BYTES = 64 * 2**20
-#: Whole numbers that every database keeps in an INTEGER column.
-MAX_COUNT = 2**31 - 1
 
 #: Enough to hold the head of any run that people make; a longer first line is taken for one of ours by its start.
 _HEAD_BYTES = 1 << 20
@@ -67,17 +67,17 @@ class BundleLine:
 
 
 def encode_line(kind: Kind, record: object, **extra: object) -> bytes:
-    """One line, newline included.
+    """One line, newline included, that every reader takes.
 
-    Lone surrogates become their escaped text, and numbers that JSON lacks (NaN, infinities) become text in
-    ``telemetry`` and are left out of ``metrics`` with a note there, so that no measurement is lost to them.
-    Raises ``ValueError`` where such a number stands anywhere else.
+    Lone surrogates become their escaped text. What a reader would refuse is mended where it can be without losing
+    the measurement (:func:`harness.bundle_mend.acceptable`), so that one odd number does not cost a night.
+    Raises :class:`InputError` naming the field where it cannot be, such as parameters that mean nothing.
     """
-    line: dict[str, object] = {"kind": kind, "schema": BUNDLE_SCHEMA, **extra, **_fields(record)}
-    try:
-        text = _dumps(line)
-    except ValueError:
-        text = _dumps(_without_non_finite(line))
+    run_id = extra.get("run_id") or getattr(record, "run_id", None) or getattr(record, "id", None) or ""
+    if not isinstance(run_id, str) or not 0 < len(run_id) <= NAME_CHARS:
+        raise InputError(f"field run_id: {str(run_id)[:48]!r} has not 1 to {NAME_CHARS} characters; give another id")
+    line: dict[str, object] = {"kind": kind, "schema": BUNDLE_SCHEMA, **extra, **_fields(acceptable(record))}
+    text = json.dumps(line, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     if _SURROGATE.search(text):
         text = _SURROGATE.sub(lambda m: f"\\\\u{ord(m.group()):04x}", text)
     return text.encode() + b"\n"
@@ -95,6 +95,7 @@ class BundleWriter:
         """Open ``path`` for appending, creating it. Raises InputError for a folder or a missing parent."""
         self.path = Path(path)
         self.recovered: str | None = None
+        self._started: dict[str, float] = {}
         try:
             self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -114,6 +115,7 @@ class BundleWriter:
     def run(self, run: Run) -> None:
         """Write the head of a run; before its measurements."""
         self._append(encode_line("run", run))
+        self._started[run.id] = run.started_at
 
     def measurement(self, run_id: str, measurement: Measurement) -> None:
         """Write one measurement of run ``run_id``."""
@@ -124,7 +126,9 @@ class BundleWriter:
         self._append(encode_line("controls", Controls(run_id, dict(values))))
 
     def end(self, end: RunEnd) -> None:
-        """Close a run and force the file to the disk."""
+        """Close a run and force the file to the disk. A clock that was set back ends it at its start, not before."""
+        if end.finished_at < (start := self._started.get(end.run_id, 0.0)):
+            end = dataclasses.replace(end, finished_at=start)
         self._append(encode_line("end", end))
         self.sync()
 
@@ -212,6 +216,22 @@ class BundleWriter:
         self.recovered = f"{self.path}: its last line was cut off and is kept in {aside}"
 
 
+def check_line(line: BundleLine, *, long_texts: bool = True) -> None:
+    """Whether the values of a line can be, see :mod:`harness.model.bounds`; raises ``ValueError`` naming the field.
+
+    ``long_texts`` is False where no text of the record can pass its limit, because the whole is shorter.
+    """
+    record, run_id = line.record, line.run_id
+    if isinstance(record, Controls):
+        wrong = wrong_in_values("values", record.values)
+    else:
+        wrong = wrong_in(record, long_texts=long_texts)
+    if wrong is None and len(run_id) > NAME_CHARS:
+        wrong = Wrong("run_id", run_id, f"has {len(run_id)} characters where {NAME_CHARS} are the limit; shorten it")
+    if wrong is not None:
+        raise ValueError(str(wrong))
+
+
 class BundleReader:
     """Iterates over a bundle line by line; memory does not grow with the file.
 
@@ -265,24 +285,9 @@ def read_bundle(path: str | os.PathLike[str]) -> BundleReader:
 
 def bundle_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of one line."""
-    import msgspec
+    from harness.bundle_schema import line_schema
 
-    records: dict[str, type] = {"run": Run, "measurement": Measurement, "controls": Controls, "end": RunEnd}
-    refs, components = msgspec.json.schema_components(records.values(), ref_template="#/$defs/{name}")
-    branches = []
-    for kind, ref in zip(records, refs, strict=True):
-        head: dict[str, Any] = {"kind": {"const": kind}, "schema": {"const": BUNDLE_SCHEMA}}
-        required = ["kind", "schema"]
-        if kind == "measurement":
-            head["run_id"] = {"type": "string"}
-            required.append("run_id")
-        branches.append({"allOf": [{"type": "object", "properties": head, "required": required}, ref]})
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "attnwatch bundle, one line",
-        "oneOf": branches,
-        "$defs": dict(sorted(components.items())),
-    }
+    return line_schema(Controls)
 
 
 def write_schema(path: str | os.PathLike[str]) -> None:
@@ -300,26 +305,6 @@ def _plain(value: object) -> object:
     if callable(item := getattr(value, "item", None)):  # numpy scalars
         return item()
     raise TypeError(f"{type(value).__name__} has no place in a bundle")
-
-
-def _dumps(value: object) -> str:
-    return json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def _without_non_finite(line: dict[str, object]) -> dict[str, object]:
-    telemetry, metrics = line.get("telemetry"), line.get("metrics")
-    if not isinstance(telemetry, dict) or not isinstance(metrics, dict):
-        return line
-    noted = {k: repr(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in telemetry.items()}
-    kept: dict[str, object] = {}
-    for name, value in metrics.items():
-        if math.isfinite(value.value):
-            # An interval may be open at one side; its finite end is worth keeping.
-            ends = {k: e if (e := getattr(value, k)) is None or math.isfinite(e) else None for k in ("low", "high")}
-            kept[name] = dataclasses.replace(value, **ends)
-        else:
-            noted[f"non_finite.{name}"] = repr(float(value.value))
-    return {**line, "telemetry": noted, "metrics": kept}
 
 
 def _write_failed(path: Path, error: OSError) -> InfrastructureError:
@@ -388,38 +373,11 @@ def _decoder() -> Callable[[int, bytes], BundleLine]:
         run_id = record.id if isinstance(record, Run) else top.run_id
         if not run_id:
             raise ValueError(f"bad {top.kind} record: its run id is empty or missing")
-        _check(record)
-        return BundleLine(number, top.kind, run_id, record)  # type: ignore[arg-type]
+        line = BundleLine(number, top.kind, run_id, record)  # type: ignore[arg-type]
+        check_line(line, long_texts=len(raw) > TEXT_CHARS)
+        return line
 
     return decode
-
-
-def _check(record: Record) -> None:
-    """Limits that the types do not state. Raises ``ValueError`` naming the field."""
-    if isinstance(record, Measurement):
-        params = record.case.workload.params
-        if not all(map(str.isidentifier, params)):
-            name = next(n for n in params if not n.isidentifier())
-            raise ValueError(f"field case.workload.params: the name {name!r} is not an identifier")
-        _check_count("attempt", record.attempt, 1)
-        for key, count in record.discarded.items():
-            _check_count(f"discarded.{key}", count)
-        for key, value in record.metrics.items():
-            if not 0 <= value.n <= MAX_COUNT:
-                _check_count(f"metrics.{key}.n", value.n)
-    elif isinstance(record, Run):
-        _check_count("planned", record.planned)
-        _check_count("environment.threads", record.environment.threads)
-    elif isinstance(record, RunEnd):
-        _check_count("measured", record.measured)
-    else:
-        for key, value in record.values.items():
-            _check_count(f"values.{key}.n", value.n)
-
-
-def _check_count(field: str, count: int, least: int = 0) -> None:
-    if not least <= count <= MAX_COUNT:
-        raise ValueError(f"field {field}: {count} is not between {least} and {MAX_COUNT}")
 
 
 if __name__ == "__main__":

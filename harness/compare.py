@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,13 @@ from typing import Any
 from .builds import build, build_worktree
 from .detection.ab import ABOptions, ABResult, compare, family
 from .jsonout import finite
-from .model import Case, InputError, MeasureOptions, VerdictKind
+from .model import AttnwatchError, Case, InputError, MeasureOptions, VerdictKind
 from .table import read_table
-from .worker import WorkerSpec
+from .worker import WorkerClient, WorkerSpec
 
 _SIDES = ("base", "head")
+#: Where compiled kernels are kept between processes.
+_CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
 #: Constant samples (counts, sizes) are exact from so many on; fewer may be constant by chance.
 _EXACT_N = 3
 
@@ -40,12 +44,18 @@ def sides(
 ) -> tuple[Side, Side]:
     """Base and head from what the user gave. Without ``--head`` the working tree is head.
 
+    Two interpreters are compared on the same kernels: those of the working tree where it has some, else those that
+    each has installed.
+
     ``modules`` bring backends of others, as in :class:`harness.worker.WorkerSpec`; both sides get them.
     InputError where the two sides would be the same thing.
     """
+    shared = None
+    if refs == (None, None) and pythons != (None, None) and (repo / "kernels" / "__init__.py").is_file():
+        shared = str(build_worktree(repo).root)
     made = []
     for ref, python, pairs, name in zip(refs, pythons, variables, _SIDES, strict=True):
-        kernels, words = None, []
+        kernels, words = shared, []
         if refs[0] is not None:
             place = build(repo, ref) if ref is not None else build_worktree(repo)
             kernels, words = str(place.root), [ref or "working tree"]
@@ -68,6 +78,24 @@ def sides(
     return base, head
 
 
+@contextlib.contextmanager
+def cold_caches(pair: tuple[Side, Side]) -> Iterator[tuple[Side, Side]]:
+    """Both sides with kernel caches of their own that begin empty: an upgrade compiles everything anew."""
+    with tempfile.TemporaryDirectory(prefix="attnwatch-cold-") as folder:
+        made = []
+        for name, side in zip(_SIDES, pair, strict=True):
+            variables = dict(side.spec.variables)
+            for variable in _CACHES:
+                variables.setdefault(variable, str(Path(folder) / name / variable.lower()))
+            made.append(replace(side, spec=replace(side.spec, variables=tuple(sorted(variables.items())))))
+        try:
+            yield made[0], made[1]
+        finally:
+            for side in made:  # nobody else can use workers whose caches go away
+                with contextlib.suppress(AttnwatchError), WorkerClient.connect(side.spec) as client:
+                    client.shutdown()
+
+
 def _pair(text: str, option: str) -> tuple[str, str]:
     key, eq, value = text.partition("=")
     if not eq or not key.isidentifier():
@@ -84,16 +112,23 @@ def compare_sides(
     *,
     budget_s: float | None,
     progress: Any = None,
+    relevant: Callable[[Case], float] | None = None,
 ) -> dict[str, Any]:
-    """Interleaved A/B over ``cases``; a report with one row per case."""
-    from .ab import row, run_ab, slower
+    """Interleaved A/B over ``cases``: a report with one row per case, triggers, and go or no-go for head.
+
+    ``relevant`` as in :func:`harness.ab.run_ab`.
+    """
+    from .ab import run_ab, slower
+    from .ab_report import ab_report
 
     deadline = None if budget_s is None else time.time() + budget_s
-    done, left = run_ab(cases, base.spec, head.spec, options, judge, deadline=deadline, progress=progress)
+    done, left = run_ab(
+        cases, base.spec, head.spec, options, judge, deadline=deadline, progress=progress, relevant=relevant
+    )
     return {
         "base": base.text,
         "head": head.text,
-        "cases": [row(d) for d in done],
+        **ab_report(done),
         "left_out": [c.columns for c in left],
         "adverse": len(slower(done)),
     }

@@ -16,26 +16,35 @@ from db.queries import MeasurementRow, RunRow, latest_run, measurements_of_run, 
 from .jsonout import dumps
 from .model import InfrastructureError, InputError
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+#: What a spreadsheet takes for the beginning of a formula, full-width signs included.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+#: Columns before the parameters; a parameter of such a name is told apart by a dot.
+_RUN_COLUMNS = ("run", "revision", "machine", "time")
 
 
 def write_csv(store: Store, run_id: str | None, out: str) -> int:
     """Write one run (the latest where None); returns the number of rows. Formulas of a spreadsheet become text."""
-    _, rows = _measurements(store, run_id)
+    found, rows = measurements(store, run_id)
     params = list(dict.fromkeys(k for r in rows for k in r.case.columns))
+    about = [_safe(found.id), _safe(found.revision), _safe(found.device_model), found.started_at]
     metrics = sorted({m for r in rows for m in r.metrics})
-    with _open(out) as file:
+    with open_out(out) as file:
         writer = csv.writer(file)
-        writer.writerow([*params, "status", "detail", *(x for m in metrics for x in (m, f"{m}_low", f"{m}_high"))])
+        names = [f"{p}." if p in _RUN_COLUMNS else p for p in params]
+        writer.writerow(
+            [*_RUN_COLUMNS, *names, "status", "detail", *(x for m in metrics for x in (m, f"{m}_low", f"{m}_high"))]
+        )
         for r in rows:
             values = [v for m in metrics for v in _value(r.metrics.get(m))]
-            writer.writerow([*(_safe(r.case.columns.get(p)) for p in params), r.status, _safe(r.detail), *values])
+            writer.writerow(
+                [*about, *(_safe(r.case.columns.get(p)) for p in params), r.status, _safe(r.detail), *values]
+            )
     return len(rows)
 
 
 def write_json(store: Store, run_id: str | None, out: str) -> int:
     """Write one run (the latest where None) as JSON: the run, and each measurement with its metrics."""
-    found, rows = _measurements(store, run_id)
+    found, rows = measurements(store, run_id)
     plain = {
         "run": asdict(found),
         "measurements": [
@@ -50,12 +59,13 @@ def write_json(store: Store, run_id: str | None, out: str) -> int:
             for r in rows
         ],
     }
-    with _open(out) as file:
+    with open_out(out) as file:
         file.write(dumps(plain) + "\n")
     return len(rows)
 
 
-def _measurements(store: Store, run_id: str | None) -> tuple[RunRow, list[MeasurementRow]]:
+def measurements(store: Store, run_id: str | None) -> tuple[RunRow, list[MeasurementRow]]:
+    """A run (the latest where None) and what was measured in it. InputError where there is none."""
     found = latest_run(store) if run_id is None else run(store, run_id)
     if found is None and run_id is None:
         raise InputError(f"{store.name}: holds no runs; `attnwatch nightly` makes one")
@@ -70,11 +80,12 @@ def _value(v: object) -> tuple[object, object, object]:
 
 
 def _safe(cell: object) -> object:
-    return "'" + cell if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+    return "'" + cell if isinstance(cell, str) and cell.startswith(FORMULA) else cell
 
 
 @contextlib.contextmanager
-def _open(out: str) -> Iterator[TextIO]:
+def open_out(out: str) -> Iterator[TextIO]:
+    """The file to write to; ``-`` is standard output. InfrastructureError where it cannot be written."""
     if out == "-":
         yield sys.stdout
         return

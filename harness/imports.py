@@ -6,20 +6,33 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from db.engine import Store, open_store
+from db.imported import imported_options, unjudged_machines, values_of_run
 
 from .bundle import read_bundle
 from .ingest import Source, ingest
 from .model import InputError
+from .readers.asv import AsvResults, is_asv
+from .readers.base import Foreign, Held, Taken
+from .readers.gab import ActionHistory, is_data_js
+from .readers.google_benchmark import GoogleBenchmark, is_google_benchmark
+from .readers.hyperfine import Hyperfine, is_hyperfine
+from .readers.long_csv import LongCsv, is_long_csv
+from .readers.nvbench import NvBench, is_nvbench
+from .readers.pytest_benchmark import PytestBenchmark, is_pytest_benchmark
+from .readers.tritonbench import TritonBench, is_tritonbench
 
 #: A head as long as this tells what a file is.
 _HEAD_BYTES = 1 << 16
+
+Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -56,72 +69,141 @@ def is_bundle(path: Path) -> bool:
 
 
 #: Every format that can be taken in; a new one is one module and one line here.
-READERS = (Reader("attnwatch bundle", "*.jsonl", is_bundle, read_bundle),)
+READERS = (
+    Reader("attnwatch bundle", "*.jsonl", is_bundle, read_bundle),
+    Reader("asv", "*", is_asv, AsvResults),
+    Reader("github-action-benchmark", "*.js*", is_data_js, ActionHistory),
+    Reader("pytest-benchmark", "*.json", is_pytest_benchmark, PytestBenchmark),
+    Reader("nvbench", "*.json", is_nvbench, NvBench),
+    Reader("google-benchmark", "*.json", is_google_benchmark, GoogleBenchmark),
+    Reader("hyperfine", "*.json", is_hyperfine, Hyperfine),
+    Reader("tritonbench", "*.*", is_tritonbench, TritonBench),
+    Reader("csv", "*.csv", is_long_csv, LongCsv),
+)
 
 
-def import_paths(store: Store, paths: Sequence[Path]) -> dict[str, Any]:
-    """Take every file of ``paths`` in one transaction: all of them or, where one is bad, none."""
-    found = expand(paths)
-    report = ingest(store, [reader.read(path) for path, reader in found])
+def import_paths(
+    store: Store, paths: Sequence[Path], form: str | None = None, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Take every file of ``paths`` in one transaction: all of them or, where one is bad, none.
+
+    ``form`` is the name of a format where content shall not decide. Counts are in measurements: ``taken`` are new,
+    ``duplicates`` were there, ``dropped`` were left out for ``reasons`` (text -> count).
+    """
+    found, passed = expand(paths, form)
+    sources = [reader.read(path) for path, reader in found]
+    options = imported_options(store) if any(isinstance(s, Foreign) for s in sources) else {}
+    known = _known_pieces(options)
+    held = Held(lambda run_id: values_of_run(store, run_id) if run_id in options else None)
+    for source in sources:
+        if isinstance(source, Foreign):
+            source.known, source.store = known, held
+    report = ingest(store, sources, progress=progress)
+    foreign = [s for s in sources if isinstance(s, Foreign)]
+    reasons = Counter(report.reasons)
+    for source in foreign:
+        reasons.update(source.dropped)
+    skipped = [name for source in foreign for name in source.skipped]
+    quiet = {f"{source.path}: holds no records" for source in foreign if source.skipped}
     return {
         "files": [str(path) for path, _ in found],
+        "formats": sorted({reader.name for _, reader in found}),
         "taken": report.taken,
-        "duplicates": report.duplicates,
-        "dropped": report.dropped,
-        "reasons": report.reasons,
-        "runs": report.runs,
-        "warnings": report.warnings,
+        "duplicates": report.duplicates + sum(source.duplicates for source in foreign),
+        "dropped": reasons.total(),
+        "reasons": dict(reasons),
+        "runs": list(dict.fromkeys([*skipped, *report.runs])),
+        "warnings": [*passed, *(w for w in report.warnings if w not in quiet)],
     }
 
 
-def check_paths(paths: Sequence[Path]) -> dict[str, Any]:
+def judge_new(store: Store) -> list[str]:
+    """Judge history that was imported and not judged yet; ids of the incidents that are told for the first time."""
+    if not unjudged_machines(store):
+        return []
+    from .judge.imported import judge_imported  # numpy and scipy
+
+    return [incident.id for incident in judge_imported(store)]
+
+
+def check_paths(paths: Sequence[Path], form: str | None = None, progress: Progress | None = None) -> dict[str, Any]:
     """What :func:`import_paths` would say for an empty store; nothing outside a temporary folder is written."""
     with tempfile.TemporaryDirectory(prefix="attnwatch-check-") as folder, open_store(Path(folder) / "x.db") as store:
-        return import_paths(store, paths)
+        return import_paths(store, paths, form, progress)
 
 
-def expand(paths: Sequence[Path]) -> list[tuple[Path, Reader]]:
+def _known_pieces(imported: Mapping[str, Mapping[str, Any]]) -> dict[str, Taken]:
+    """What the store took from files of others, by the digest of their content; ``imported``: run id -> options."""
+    out: dict[str, Taken] = {}
+    for run_id, options in imported.items():
+        digest, rows, dropped = (options.get(k) for k in ("digest", "rows", "dropped"))
+        if not isinstance(digest, str) or not isinstance(rows, int) or not isinstance(dropped, str):
+            continue
+        old = out.get(digest, Taken((), 0, {}))
+        counts = Counter(old.dropped)
+        counts.update(json.loads(dropped))
+        out[digest] = Taken((*old.runs, run_id), old.rows + rows, counts)
+    return out
+
+
+def expand(paths: Sequence[Path], form: str | None = None) -> tuple[list[tuple[Path, Reader]], list[str]]:
     """What there is to read, each with its reader: files as given, and whatever readers claim below folders.
 
-    InputError for a path that is not there, a file of no known format, and a folder that holds nothing known.
+    The second list tells what was passed over. InputError for a path that is not there, a file of no known format,
+    and a folder that holds nothing known.
     """
+    readers = READERS if form is None else (_named_reader(form),)
     found: dict[Path, tuple[Path, Reader]] = {}
+    passed: list[str] = []
     for path in paths:
-        if (reader := reader_of(path)) is not None:
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder")
+        if form is not None and path.is_file():
+            new = [(path, readers[0])]
+        elif (reader := _claims(path, readers)) is not None:
             new = [(path, reader)]
         elif path.is_dir():
-            new = _below(path)
+            new = list(_below(path, readers, passed))
             if not new:
                 raise InputError(f"{path}: holds nothing that can be taken in; known are {_known()}")
-        elif path.exists():
-            raise InputError(f"{path}: not of a format that can be taken in; known are {_known()}")
         else:
-            raise InputError(f"{path}: no such file or folder")
+            raise InputError(f"{path}: not of a format that can be taken in; known are {_known()}")
         for item in new:
             found.setdefault(item[0].resolve(), item)
-    return list(found.values())
+    return list(found.values()), passed
 
 
-def reader_of(path: Path) -> Reader | None:
+def _named_reader(form: str) -> Reader:
+    for reader in READERS:
+        if form in (reader.name, reader.name.removeprefix("attnwatch ")):
+            return reader
+    raise InputError(f"--format: {form!r} is none of {', '.join(r.name for r in READERS)}")
+
+
+def _claims(path: Path, readers: Sequence[Reader]) -> Reader | None:
     """The first reader that claims ``path``."""
-    return next((r for r in READERS if r.sniff(path)), None)
+    return next((r for r in readers if r.sniff(path)), None)
 
 
-def _below(folder: Path) -> list[tuple[Path, Reader]]:
-    found: list[tuple[Path, Reader]] = []
+def _below(folder: Path, readers: Sequence[Reader], passed: list[str]) -> Iterator[tuple[Path, Reader]]:
+    root = folder.resolve()
     for place, folders, files in os.walk(folder):
         here = Path(place)
         for name in sorted(folders):
-            if (reader := _named(here / name)) is not None:
-                found.append((here / name, reader))
+            if not (here / name).is_symlink() and (reader := _named(here / name, readers)) is not None:
+                yield here / name, reader
                 folders.remove(name)  # it is read whole
         folders.sort()
-        found += [(here / name, r) for name in sorted(files) if (r := _named(here / name)) is not None]
-    return found
+        for name in sorted(files):
+            path = here / name
+            if path.is_symlink() and not path.resolve().is_relative_to(root):
+                passed.append(f"{path}: a link out of {folder}; it was left out")
+            elif (reader := _named(path, readers)) is not None:
+                yield path, reader
 
 
-def _named(path: Path) -> Reader | None:
-    return next((r for r in READERS if fnmatchcase(path.name, r.pattern) and r.sniff(path)), None)
+def _named(path: Path, readers: Sequence[Reader]) -> Reader | None:
+    return next((r for r in readers if fnmatchcase(path.name, r.pattern) and r.sniff(path)), None)
 
 
 def _known() -> str:

@@ -11,9 +11,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
+from db.attempts import BadMeasurement
 from db.engine import Store
 from db.importer import Importer
-from harness.bundle import BundleLine, Controls, read_bundle
+from harness.bundle import BundleLine, BundleReader, Controls, check_line, read_bundle
 from harness.model import InputError, Measurement, Run, RunEnd
 
 #: Records held in memory at a time; more of them leave the processor's cache and are slower.
@@ -94,9 +95,11 @@ def ingest(
                 progress(done)
 
         for source in sources:
-            empty = True
+            empty, checked = True, isinstance(source, BundleReader)
             for line in source:
                 empty = False
+                if not checked:
+                    _check(source.path, line)
                 waiting.append((source.path, line))
                 runs[line.run_id] = None
                 if len(waiting) >= chunk:
@@ -110,6 +113,7 @@ def ingest(
     if importer is not None:
         report.taken, report.duplicates = importer.tally.taken, importer.tally.duplicates
         report.dropped, report.reasons = importer.tally.dropped, dict(importer.tally.reasons)
+        report.warnings += importer.tally.notes
     return report
 
 
@@ -125,12 +129,22 @@ def _no_cycle_search() -> Iterator[None]:
             gc.enable()
 
 
+def _check(path: Path, line: BundleLine) -> None:
+    """What holds for a bundle holds for every other source."""
+    try:
+        check_line(line)
+    except ValueError as error:
+        raise InputError(f"{path}:{line.number}: {error}") from error
+
+
 def _write(importer: Importer, lines: list[BundleLine], path: os.PathLike[str]) -> None:
     batch: list[tuple[str, Measurement]] = []
-    ends: list[RunEnd] = []
-    for line in lines:
-        record = line.record
-        try:
+    numbers: list[int] = []
+    ends: list[tuple[int, RunEnd]] = []
+    number = 0
+    try:
+        for line in lines:
+            record, number = line.record, line.number
             if isinstance(record, Run):
                 importer.run(record)
                 continue
@@ -140,12 +154,15 @@ def _write(importer: Importer, lines: list[BundleLine], path: os.PathLike[str]) 
                 )
             if isinstance(record, Measurement):
                 batch.append((line.run_id, record))
+                numbers.append(number)
             elif isinstance(record, Controls):
                 importer.controls(line.run_id, record.values)
             else:
-                ends.append(record)
-        except InputError as error:
-            raise InputError(f"{os.fspath(path)}:{line.number}: {error}") from error
-    importer.measurements(batch)
-    for end in ends:
-        importer.end(end)
+                ends.append((number, record))
+        importer.measurements(batch)
+        for number, end in ends:  # noqa: B007
+            importer.end(end)
+    except InputError as error:
+        if isinstance(error, BadMeasurement):
+            number = numbers[error.position]
+        raise InputError(f"{os.fspath(path)}:{number}: {error}") from error

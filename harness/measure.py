@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import argparse
 import math
-import signal
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from harness import sharding
 from harness.bundle import BundleWriter
 from harness.device import refuse_foreign_processes, resolve_device
 from harness.duration import seconds
@@ -39,6 +38,7 @@ from harness.model.serde import to_plain
 from harness.model.workloads import suite_name
 from harness.revision import revision_of
 from harness.selection import select
+from harness.signals import terminable
 from harness.suites import find, outside_modules
 from harness.sweep import (
     ResumeState,
@@ -63,7 +63,7 @@ _QUICK: dict[str, Any] = {"rel_width": 0.1, "max_seconds": 0.2, "hot": False, "m
 def main(argv: Sequence[str] | None = None, progress: Progress | None = None) -> int:
     """Run the command; gives the exit code. ``progress`` replaces the plain lines on standard error."""
     try:
-        with _terminable():
+        with terminable():
             return _run(_parser().parse_args(argv), progress)
     except AttnwatchError as error:
         _note(f"attnwatch: {error}")
@@ -74,14 +74,16 @@ def main(argv: Sequence[str] | None = None, progress: Progress | None = None) ->
 
 
 def _run(a: argparse.Namespace, progress: Progress | None) -> int:
-    cases = ordered(select(a.suite, a.backend, a.where))
+    whole = ordered(select(a.suite, a.backend, a.where))
+    shard = sharding.parse(a.shard, whole) if a.shard is not None else None
+    cases = whole if shard is None else sharding.part(whole, shard, sharding.costs(a.shard_costs))
     if a.list or a.dry_run:
         _show_cases(cases, as_json=a.json, summary=a.dry_run)
         return int(Exit.CLEAN)
     device = resolve_device(a.device)
     refuse_foreign_processes(device)
     options = _options(a)
-    out = Path(a.out or f"attnwatch-{suite_name(a.suite)}.jsonl")
+    out = Path(a.out or f"attnwatch-{suite_name(a.suite)}{'' if shard is None else shard.suffix}.jsonl")
     deadline = None if a.budget is None else time.time() + a.budget
     for text in find().broken:
         _note(f"attnwatch: {text}")
@@ -99,6 +101,8 @@ def _run(a: argparse.Namespace, progress: Progress | None) -> int:
                 uuid.uuid4().hex, suite_name(a.suite), revision, environment, time.time(), planned=len(cases),
                 options=asked,
             )  # fmt: skip
+            if shard is not None:
+                wanted = sharding.as_shard(wanted, shard, len(whole), a.run)
             state = _resume(out, wanted)
             run = state.run or wanted
             if state.run is not None:
@@ -134,10 +138,13 @@ def _opened(out: Path) -> Iterator[BundleWriter]:
 def _resume(out: Path, wanted: Run) -> ResumeState:
     """What ``out`` holds of an unfinished run that this command would repeat; an empty state for any other."""
     state = resume_state(out)
-    if state.run is None or state.complete:
+    if state.run is None:
         return ResumeState()
-    if same_run(state.run, wanted):
+    # A shard is known by its id: measured twice, it would contradict itself.
+    if same_run(state.run, wanted) and (not state.complete or state.run.id == wanted.id):
         return state
+    if state.complete:
+        return ResumeState()
     _note(f"{out} holds an unfinished run of another suite, revision, environment or options; a new run is added")
     return ResumeState()
 
@@ -226,23 +233,6 @@ def _options(a: argparse.Namespace) -> MeasureOptions:
     given = {"rel_width": a.rel_width, "max_seconds": a.max_seconds, "seed": a.seed, "timeout_s": a.timeout}
     base = replace(MeasureOptions(), **_QUICK) if a.quick else MeasureOptions()
     return replace(base, **{k: v for k, v in given.items() if v is not None})
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM ends a sweep as gently as Ctrl-C: schedulers of CI send it first."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _duration(text: str) -> float:

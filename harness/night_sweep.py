@@ -36,6 +36,7 @@ from .model import (
 )
 from .model.serde import to_plain
 from .model.workloads import is_suite_file, suite_name
+from .policy import Policy
 from .revision import commit_revision, revision_of
 from .suites import asv_keys, outside_modules
 from .sweep import ResumeState, SweepEvent, SweepSummary, resume_state, run_options, run_sweep, same_run
@@ -47,7 +48,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class NightlyOptions:
-    """What one nightly is to do. ``folder`` keeps bundles, the session and logs; ``reports`` the reports."""
+    """What one nightly is to do. ``folder`` keeps bundles, the session and logs; ``reports`` the reports.
+
+    ``policy`` says what is worth telling.
+    """
 
     suite: str
     device: str
@@ -57,6 +61,7 @@ class NightlyOptions:
     budget_s: float | None = None
     reason: Reason = Reason.NIGHTLY
     options: MeasureOptions = field(default_factory=MeasureOptions)
+    policy: Policy = field(default_factory=Policy)
 
     @property
     def suite_address(self) -> str:

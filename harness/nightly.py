@@ -44,7 +44,7 @@ def nightly(options: NightlyOptions, show: Show, say: Say) -> dict[str, object]:
         judging = JudgePlan(
             device=options.device, repo=options.repo, kernels_root=str(measured.kernels.root),
             suite_given=options.suite, options=options.options, deadline=deadline, notes=tuple(measured.notes),
-            bundle=str(measured.bundle),
+            bundle=str(measured.bundle), policy=options.policy,
         )  # fmt: skip
         report = judge_night(store, measured.run_id, judging, show, say)
         written = write_reports(report, options.reports)

@@ -11,7 +11,7 @@ from typing import Any
 from .jsonout import dumps
 from .judge.confirm import MACHINE_MOVED
 from .model import TriageState
-from .model.findings import Finding, Incident, NightReport
+from .model.findings import CoverageAlarm, Finding, Incident, NightReport
 
 _ROWS = 12
 
@@ -41,10 +41,14 @@ def as_plain(report: NightReport) -> dict[str, Any]:
 
 def headline(report: NightReport) -> str:
     """One sentence that says what a person is to know first."""
-    new = report.new_confirmed
+    new = report.fresh
     if new:
         cases = sum(len(i.findings) for i in new)
-        return f"{_s(len(new), 'new confirmed regression')} over {_s(cases, 'case')}"
+        told = f"{_s(len(new), 'new confirmed regression')} over {_s(cases, 'case')}"
+        return told if report.new_confirmed else f"in shadow, nobody is alerted: {told}"
+    if report.alarms:
+        more = len(report.alarms) - 1
+        return f"coverage: {report.alarms[0].text}" + (f", and {more} more" if more else "")
     suspects = [i for i in report.incidents if i.state is TriageState.SUSPECT]
     if suspects:
         return f"nothing confirmed; {_s(sum(len(i.findings) for i in suspects), 'suspect')} could not be settled"
@@ -60,7 +64,7 @@ def summary(report: NightReport) -> str:
     lines = [headline(report), ""]
     lines += [f"  {text}" for text in _facts(report)]
     for incident in report.incidents:
-        lines += ["", f"{incident.state.value.upper()} {incident.id}  {incident.title}  {_effect(incident)}".rstrip()]
+        lines += ["", f"{_state(incident)} {incident.id}  {incident.title}  {_effect(incident)}".rstrip()]
         if incident.trigger:
             lines.append(f"  trigger: {incident.trigger}  ({incident.evidence})")
             lines += [f"  the data cannot tell it from: {a}" for a in incident.alternatives[:3]]
@@ -71,21 +75,21 @@ def summary(report: NightReport) -> str:
     if report.failures:
         lines += ["", f"{_s(len(report.failures), 'case')} failed:"]
         lines += [f"  {backend} {label}: {_line(why)}" for backend, label, why in report.failures[:_ROWS]]
-    if report.missing:
-        lines += [
-            "",
-            f"{_s(len(report.missing), 'case')} ran before and did not run now, for example {report.missing[0]}",
-        ]
+    lines += _coverage_lines(report)
+    if report.noisier:
+        lines += ["", f"{_s(len(report.noisier), 'series')} became noisier, not slower:"]
+        lines += [f"  {_noisier(f)}" for f in report.noisier[:_ROWS]]
     lines += [f"note: {n}" for n in report.notes]
     return "\n".join(lines)
 
 
 def markdown(report: NightReport) -> str:
     """The report as a page."""
-    out = [f"# {headline(report).capitalize()}", ""]
+    told = headline(report)
+    out = [f"# {_escape(told[:1].upper() + told[1:])}", ""]
     out += [f"- {text}" for text in _facts(report)]
     for incident in report.incidents:
-        out += ["", f"## {incident.state.value}: {_escape(incident.title)} (`{incident.id}`)", ""]
+        out += ["", f"## {_state(incident).lower()}: {_escape(incident.title)} (`{incident.id}`)", ""]
         if incident.trigger:
             out += [f"Trigger: <code>{_escape(incident.trigger)}</code> ({incident.evidence})", ""]
             if incident.alternatives:
@@ -109,8 +113,18 @@ def markdown(report: NightReport) -> str:
             "",
             *(f"- {_escape(f'{b} {c}: {_line(w)}')}" for b, c, w in report.failures),
         ]
-    if report.missing:
-        out += ["", "## Cases that ran before and did not run now", "", *(f"- {_escape(m)}" for m in report.missing)]
+    if report.coverage:
+        out += ["", "## Coverage", ""]
+        for alarm in report.coverage:
+            out.append(f"- {alarm.state}: {_escape(alarm.text)}")
+            out += [f"  - {_escape(label)}" for label in alarm.cases]
+    if report.noisier:
+        out += [
+            "",
+            "## Noisier than before, at the same level",
+            "",
+            *(f"- {_escape(_noisier(f))}" for f in report.noisier),
+        ]
     dismissed = [f for f in report.findings if f.state is TriageState.DISMISSED]
     if dismissed:
         out += ["", "## Looked worse, dismissed when measured again", ""]
@@ -141,6 +155,10 @@ def _facts(report: NightReport) -> list[str]:
         f"suite {report.suite}, revision {revision}",
         f"on {report.machine}, {report.duration_s:.0f} s: {counts}",
     ]
+    if report.shadow:
+        facts.append(f"shadow mode, {report.shadow}: findings are reported and alert nobody")
+    if report.from_shadow:
+        facts.append(f"found in shadow, never alerted, nobody has looked yet: {', '.join(report.from_shadow)}")
     if report.base_revision:
         facts.append(f"compared with {report.base_revision.id[:24]} and {_s(report.nights, 'earlier run')} in all")
     if report.nights and report.smallest_detectable is not None:
@@ -162,6 +180,30 @@ def _facts(report: NightReport) -> list[str]:
     return facts
 
 
+def _coverage_lines(report: NightReport) -> list[str]:
+    """Alarms with some of their cases, then what is back; what was told before in one line."""
+    lines: list[str] = []
+    for state, word in (("new", "COVERAGE"), ("recovered", "coverage restored")):
+        for alarm in (a for a in report.coverage if a.state == state):
+            lines += ["", f"{word}: {alarm.text}"]
+            lines += [f"  {label}" for label in _some(alarm)]
+    known = [a.text for a in report.coverage if a.state == "open"]
+    return lines + (["", "coverage, told before: " + "; ".join(known)] if known else [])
+
+
+def _some(alarm: CoverageAlarm) -> list[str]:
+    shown = list(alarm.cases[:3]) if alarm.kind == "stopped" else []
+    return shown + ([f"... and {len(alarm.cases) - 3} more"] if shown and len(alarm.cases) > 3 else [])
+
+
+def _state(incident: Incident) -> str:
+    return "SHADOW" if incident.shadow and incident.state is TriageState.NEW else incident.state.value.upper()
+
+
+def _noisier(f: Finding) -> str:
+    return f"{f.case.backend} {f.case.workload.label} {f.metric}: {f.how}"
+
+
 def _finding(f: Finding) -> str:
     shape = f"{f.case.backend} {f.case.workload.label}"
     if f.kind == "status":
@@ -178,7 +220,8 @@ def _interval(f: Finding) -> str:
 
 
 def _effect(i: Incident) -> str:
-    return "" if i.effect is None else f"{i.effect - 1:+.0%}"
+    told = "" if i.effect is None else f"{i.effect - 1:+.0%}"
+    return f"{told}, {i.lost_s * 1e3:.3g} ms lost a pass" if told and i.lost_s > 0 else told
 
 
 def _s(n: int, noun: str) -> str:

@@ -38,7 +38,7 @@ RECOVERY = (
     ("+10 %, 2 % noise, t3", "t10", 0.95), ("+4 %, 2 % noise, Gaussian", "gauss4", 0.90),
     ("+4 %, 2 % noise, t3", "t4", 0.90), ("beyond the sweep, 12 measured", "offgrid", 0.85),
 )  # fmt: skip
-SILENCE = ("labels5", "labels30", "labels50", "gauss", "t3", "understated", "shift", "uneven")
+SILENCE = ("labels5", "labels30", "labels50", "gauss", "t3", "understated", "shift", "uneven", "spikes")
 SILENT_BAR = 0.99
 TIMES = ((1000, "regressed", 3.0), (1000, "ratio", 3.0), (20_000, "regressed", 6.0), (20_000, "ratio", 6.0))
 MEMORY_MB = 1024.0

@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard import data, shell, triage
 from dashboard.alarms import alarms
-from dashboard.text import age, count, effect, label, plain, short, when
+from dashboard.text import age, count, effect, label, number, plain, short, when
 from db.queries import IncidentRow
 from db.screens import Coverage
 from harness.model import TriageState
@@ -82,11 +82,17 @@ def _card(row: IncidentRow) -> None:
                 f"Effect **{plain(effect(row.effect, row.effect_low, row.effect_high))}**"
                 f" · first bad revision **{plain(short(row.first_bad_revision) or 'unknown')}**"
                 f" · last good {plain(short(row.last_good_revision) or 'unknown')}"
-                f" · {count(row.regressions, 'combination')} · {age(row.opened_at, now)} old"
+                f" · {count(row.regressions, 'combination')}{_lost(row)} · {age(row.opened_at, now)} old"
                 f" · {'owner ' + plain(row.owner) if row.owner else 'no owner'}"
             )
         with right:
             _link(row.id)
+
+
+def _lost(row: IncidentRow) -> str:
+    """What the incident costs in one pass over the workloads, where that is known."""
+    lost = row.evidence.get("lost_s")
+    return f" · {plain(number(lost, 'latency_s'))} lost a pass" if isinstance(lost, float) and lost > 0 else ""
 
 
 def _link(incident_id: str) -> None:

@@ -30,8 +30,9 @@ def main() -> None:
 def _run() -> int:
     # Imported inside the guard: Ctrl-C while modules load is an interruption like any other.
     from harness.model.terms import AttnwatchError
+    from harness.signals import terminable
 
-    from .streams import readable_streams, terminable
+    from .streams import readable_streams
 
     readable_streams()
     try:

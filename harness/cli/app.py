@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import typer
 
-from . import bisecting, detecting, explaining, judging, measuring, night, people, settling, store
+from . import (
+    bisecting,
+    commenting,
+    database,
+    detecting,
+    explaining,
+    judging,
+    measuring,
+    night,
+    notifying,
+    people,
+    policy,
+    settling,
+    store,
+)
 
 app = typer.Typer(
     name="attnwatch",
@@ -21,6 +35,8 @@ app.command()(measuring.measure)
 app.command()(store.ingest)
 app.command(name="import-check")(store.import_check)
 app.command()(judging.compare)
+app.command()(commenting.comment)
+app.command()(notifying.notify)
 app.command()(detecting.detect)
 app.command()(explaining.explain)
 app.command()(measuring.doctor)
@@ -28,13 +44,21 @@ app.command()(store.export)
 app.command()(night.dashboard)
 app.command()(people.triage)
 app.command()(settling.confirm)
-app.command()(bisecting.bisect)
+app.command(context_settings={"allow_extra_args": True})(bisecting.bisect)
 
 workload = typer.Typer(help="Workload files: sweep what a team serves.", no_args_is_help=True)
 workload.command(name="import")(measuring.workload_import)
 app.add_typer(workload, name="workload")
 
+rules = typer.Typer(help="The policy file: what is worth telling.", no_args_is_help=True)
+rules.command(name="check")(policy.policy_check)
+app.add_typer(rules, name="policy")
+
 db = typer.Typer(help="The store.", no_args_is_help=True)
-db.command(name="upgrade")(store.db_upgrade)
-db.command(name="info")(store.db_info)
+db.command(name="upgrade")(database.upgrade)
+db.command(name="info")(database.info)
+db.command(name="copy")(database.copy)
+db.command(name="backup")(database.backup)
+db.command(name="restore")(database.restore)
+db.command(name="prune")(database.prune)
 app.add_typer(db, name="db")

@@ -14,10 +14,11 @@ from .common import DbOption, DeviceOption, JsonOption, note, print_json
 
 
 def bisect(
+    context: typer.Context,
     incident: Annotated[str, typer.Argument(metavar="ID")],
     package: Annotated[str | None, typer.Option("--package", help="Search versions of a package instead.")] = None,
     versions: Annotated[
-        str | None, typer.Option("--versions", metavar="A,B,C", help="Its versions, the good one first.")
+        str | None, typer.Option("--versions", metavar="A B C", help="Its versions, the good one first.")
     ] = None,
     device: DeviceOption = None,
     db: DbOption = None,
@@ -32,12 +33,14 @@ def bisect(
 
     if (package is None) != (versions is None):
         raise InputError("--package and --versions belong together")
+    if context.args and versions is None:
+        raise InputError(f"unexpected argument {context.args[0]!r}; --package NAME --versions A B C lists versions")
     chosen, repo = resolve_device(device), Path.cwd()
     refuse_foreign_processes(chosen)
     folder = repo / ".asv" / "bisect"
     with open_store(db, create=False, read_only=True) as store:
         if package is not None and versions is not None:
-            listed = [v for v in versions.replace(",", " ").split() if v]
+            listed = " ".join([versions, *context.args]).replace(",", " ").split()
             root = str(build_worktree(repo).root)
             found = by_version(store, incident, package, listed, root, chosen, folder / "environments")
         else:

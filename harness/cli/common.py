@@ -13,6 +13,7 @@ __all__ = [
     "DbOption",
     "DeviceOption",
     "JsonOption",
+    "PolicyOption",
     "SuiteOption",
     "WhereOption",
     "note",
@@ -25,6 +26,12 @@ DbOption = Annotated[
     typer.Option("--db", envvar="ATTNWATCH_DB", metavar="URL", help="Store: a path or a SQLAlchemy URL."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON alone on standard output.")]
+PolicyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--policy", envvar="ATTNWATCH_POLICY", metavar="PATH", help="Policy file; attnwatch.toml here by default."
+    ),
+]
 SuiteOption = Annotated[str, typer.Option("--suite", metavar="NAME|FILE", help="A named suite or a workload file.")]
 WhereOption = Annotated[
     str | None, typer.Option("--where", metavar="EXPR", help="Only cases for which the expression holds.")

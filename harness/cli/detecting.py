@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Any
 
 import typer
@@ -48,17 +49,20 @@ def _detect_file(csv: str, pool: bool, json_out: bool) -> Exit:
 def detect_store(db: str | None, json_out: bool) -> Exit:
     """Incidents that the store holds open; 1 where one is confirmed and nobody has looked at it yet."""
     from db.engine import open_store
-    from harness.judge.listing import any_new, open_incidents
+    from harness.judge.listing import any_new, open_incidents, overdue_suites
 
     with open_store(db, create=False, read_only=True) as store:
-        rows = open_incidents(store)
+        rows, late = open_incidents(store), overdue_suites(store, time.time())
+    for text in late:
+        note(f"coverage: {text}")
     if json_out:
-        print_json({"incidents": rows})
+        print_json({"incidents": rows, "overdue": late})
     elif not rows:
         note("no open incidents")
     for r in [] if json_out else rows:
         effect = "" if r["effect"] is None else f"  {r['effect'] - 1:+.0%}"
-        print(f"{r['id']}  {r['state']:<12} {r['title']}{effect}  since {(r['first_bad_revision'] or '')[:12]}")
+        state = "shadow" if r["shadow"] and r["state"] == "new" else r["state"]
+        print(f"{r['id']}  {state:<12} {r['title']}{effect}  since {(r['first_bad_revision'] or '')[:12]}")
     return Exit.FINDING if any_new(rows) else Exit.CLEAN
 
 

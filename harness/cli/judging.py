@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from harness.model.params import PARAMETERS
 from harness.model.terms import Exit, InputError
 
-from .common import DeviceOption, JsonOption, SuiteOption, WhereOption, note, print_json, seconds
+from .common import DeviceOption, JsonOption, PolicyOption, SuiteOption, WhereOption, note, print_json, seconds
 
 Pairs = list[str] | None
 
@@ -32,18 +33,24 @@ def compare(
     suite: SuiteOption = "smoke",
     backend: Annotated[Pairs, typer.Option("--backend", metavar="GLOB|MODULE:FUNCTION")] = None,
     where: WhereOption = None,
-    relevant: Annotated[float, typer.Option("--relevant", help="Smallest relative change worth telling.")] = 0.02,
+    relevant: Annotated[
+        float | None, typer.Option("--relevant", help="Smallest relative change worth telling; 0.02, or the policy's.")
+    ] = None,
+    policy: PolicyOption = None,
     device: DeviceOption = None,
     budget: Annotated[str | None, typer.Option("--budget", metavar="TIME")] = None,
     json_out: JsonOption = False,
 ) -> None:
-    """Interleaved A/B of two revisions, interpreters or environments, or of samples in a file."""
-    from harness.compare import adverse, compare_csv, compare_sides, sides
+    """Interleaved A/B of two revisions, interpreters or environments, or of samples in a file.
+
+    Two interpreters begin with empty kernel caches, and the answer is go or no-go for head.
+    """
+    from harness.compare import adverse, cold_caches, compare_csv, compare_sides, sides
     from harness.detection.ab import ABOptions
 
-    if not 0 < relevant < 10:
+    if relevant is not None and not 0 < relevant < 10:
         raise InputError(f"--relevant: {relevant} must lie between 0 and 10")
-    judge = ABOptions(relevant=relevant)
+    judge = ABOptions() if relevant is None else ABOptions(relevant=relevant)
     if csv is not None:
         _refuse_beside_csv(context)
         report = compare_csv(csv, judge)
@@ -56,11 +63,14 @@ def compare(
     from harness.device import refuse_foreign_processes, resolve_device
     from harness.locks import sweep_lock
     from harness.model import MeasureOptions
+    from harness.policy import find_policy
     from harness.selection import select
     from harness.suites import outside_modules
 
     from .progress import bar
 
+    rules = find_policy(policy)
+    own = None if relevant is not None else lambda case: rules.minimum_effect(case.columns)
     chosen = resolve_device(device)
     cases = select(suite, backend or (), where)
     a, b = sides(
@@ -72,14 +82,20 @@ def compare(
         modules=outside_modules({c.backend for c in cases}),
     )
     refuse_foreign_processes(chosen)
-    with sweep_lock(chosen, "attnwatch compare"), bar() as shown:
+    upgrade = base_python is not None or head_python is not None
+    with contextlib.ExitStack() as held:
+        held.enter_context(sweep_lock(chosen, "attnwatch compare"))
+        shown = held.enter_context(bar())
+        pair = held.enter_context(cold_caches((a, b))) if upgrade else (a, b)
         show = None if shown is None else lambda i, n, case: shown.show(i, n, f"{case.backend} {case.workload.label}")
-        report = compare_sides(a, b, cases, MeasureOptions(), judge, budget_s=seconds(budget), progress=show)
+        report = compare_sides(
+            *pair, cases, MeasureOptions(), judge, budget_s=seconds(budget), progress=show, relevant=own
+        )
     if json_out:
         print_json(report)
     else:
-        _print_sides(report)
-    raise typer.Exit(int(Exit.FINDING if report["adverse"] else Exit.CLEAN))
+        _print_sides(report, upgrade)
+    raise typer.Exit(int(Exit.FINDING if not report["gate"]["go"] else Exit.CLEAN))
 
 
 def _refuse_beside_csv(context: typer.Context) -> None:
@@ -98,10 +114,21 @@ def _print_csv(report: dict[str, Any]) -> None:
         print(f"{c['verdict']:<10} {c['ratio']:.4f} [{low}, {high}]  {sees}  {name}")
 
 
-def _print_sides(report: dict[str, Any]) -> None:
+def _print_sides(report: dict[str, Any], upgrade: bool) -> None:
     print(f"base: {report['base']}   head: {report['head']}")
+    if upgrade:
+        _print_gate(report["gate"])
+    for t in report["triggers"]:
+        effect = f", {t['effect'] - 1:+.0%}" if t["effect"] else ""
+        outside = t["total"] - t["inside"]
+        print(
+            f"{t['text']}: {t['regressed_inside']} of {t['inside']} regressed inside, "
+            f"{t['regressed_total'] - t['regressed_inside']} of {outside} outside{effect}"
+        )
+        for text in t["alternatives"][:3]:
+            print(f"    or, as the measurements cannot tell: {text}")
     told = [c for c in report["cases"] if c["verdict"] or c["base_status"] != c["head_status"]]
-    for c in sorted(told, key=lambda c: -(c["ratio"] or 1e9)):
+    for c in sorted(told, key=lambda c: (-c["lost_s"], -(c["ratio"] or 1e9))):
         shape = " ".join(f"{k}={v}" for k, v in c.items() if k in PARAMETERS)
         if c["verdict"] is None:
             print(f"{c['base_status']} -> {c['head_status']}  {c['backend']} {shape}: {c['detail']}")
@@ -113,3 +140,12 @@ def _print_sides(report: dict[str, Any]) -> None:
         note(f"{quiet} cases cannot run on this device")
     if report["left_out"]:
         note(f"{len(report['left_out'])} cases were left out when the budget ended")
+
+
+def _print_gate(gate: dict[str, Any]) -> None:
+    print("go" if gate["go"] else f"no go: {'; '.join(gate['reasons'])}")
+    if gate["weighted_ratio"]:
+        print(f"  the workloads, by weight, take {gate['weighted_ratio'] - 1:+.1%} on head")
+    if gate["first_call_s"]:
+        base, head = gate["first_call_s"]
+        print(f"  first calls with empty kernel caches: {base:.2f} s on base, {head:.2f} s on head")

@@ -12,7 +12,7 @@ import typer
 
 from harness.model.terms import Exit
 
-from .common import DbOption, DeviceOption, JsonOption, SuiteOption, note, print_json, seconds
+from .common import DbOption, DeviceOption, JsonOption, PolicyOption, SuiteOption, note, print_json, seconds
 
 if TYPE_CHECKING:
     from harness.model.findings import NightReport
@@ -26,6 +26,7 @@ def nightly(
     ] = None,
     device: DeviceOption = None,
     reports: Annotated[Path, typer.Option("--reports", metavar="DIR", help="Where the reports go.")] = Path("reports"),
+    policy: PolicyOption = None,
     db: DbOption = None,
     json_out: JsonOption = False,
 ) -> None:
@@ -33,13 +34,17 @@ def nightly(
     from harness.device import resolve_device
     from harness.nightly import NightlyOptions
     from harness.nightly import nightly as run_nightly
+    from harness.policy import find_policy
     from harness.report import as_plain, summary
 
     from .progress import bar
 
+    held = find_policy(policy)
+    budget_s = held.night_budget_s if budget is None else seconds(budget)
     options = NightlyOptions(
-        suite=suite, device=resolve_device(device), repo=Path.cwd(), db=db, reports=reports, budget_s=seconds(budget)
-    )
+        suite=suite, device=resolve_device(device), repo=Path.cwd(), db=db, reports=reports, budget_s=budget_s,
+        policy=held,
+    )  # fmt: skip
     with bar() as shown:
         result = run_nightly(options, shown.show if shown else lambda done, total, text: None, note)
     report: NightReport = result["report"]  # type: ignore[assignment]
@@ -74,6 +79,6 @@ def dashboard(
         env["ATTNWATCH_DB"] = db
     command = [
         sys.executable, "-m", "streamlit", "run", str(app), "--server.port", str(port), "--server.headless", "true",
-        "--server.address", "localhost", "--browser.gatherUsageStats", "false",
+        "--server.address", "localhost", "--browser.gatherUsageStats", "false", "--client.toolbarMode", "minimal",
     ]  # fmt: skip
     raise typer.Exit(subprocess.run(command, env=env, check=False).returncode)

@@ -35,6 +35,14 @@ class Bar:
         """Set what is shown."""
         self.progress.update(self.task, completed=done, total=total, description=text[:100])
 
+    def records(self, done: int) -> None:
+        """Show how many records were written; nobody knows of how many."""
+        self.rows("records", done)
+
+    def rows(self, what: str, done: int) -> None:
+        """The same for whatever is counted."""
+        self.progress.update(self.task, completed=done, total=None, description=what)
+
     def __call__(self, event: SweepEvent) -> None:
         case = event.case
         text = event.text if case is None else f"{case.backend} {case.workload.label}"

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .common import DbOption, DeviceOption, JsonOption, note, print_json, seconds
+from .common import DbOption, DeviceOption, JsonOption, PolicyOption, note, print_json, seconds
 
 
 def confirm(
@@ -18,6 +18,7 @@ def confirm(
     ] = 12,
     budget: Annotated[str | None, typer.Option("--budget", metavar="TIME")] = None,
     device: DeviceOption = None,
+    policy: PolicyOption = None,
     db: DbOption = None,
     json_out: JsonOption = False,
 ) -> None:
@@ -26,14 +27,16 @@ def confirm(
     from harness.device import refuse_foreign_processes, resolve_device
     from harness.judge.settle import confirm_incident
     from harness.locks import sweep_lock
+    from harness.policy import find_policy
 
+    held = find_policy(policy)
     chosen = resolve_device(device)
     refuse_foreign_processes(chosen)
     limit = seconds(budget)
     with open_store(db, create=False) as store, sweep_lock(chosen, f"confirm {incident}"):
         report = confirm_incident(
             store, incident, Path.cwd(), chosen, measurements=measurements,
-            deadline=None if limit is None else time.time() + limit, say=note,
+            deadline=None if limit is None else time.time() + limit, say=note, policy=held,
         )  # fmt: skip
     if json_out:
         print_json(report)

@@ -1,4 +1,4 @@
-"""ingest, import-check, export, db."""
+"""ingest, import-check, export."""
 
 from __future__ import annotations
 
@@ -7,28 +7,47 @@ from typing import Annotated, Any
 
 import typer
 
+from harness.exporting import FORMATS
 from harness.model.terms import InputError
 
 from .common import DbOption, JsonOption, note, print_json
 
+FormatOption = Annotated[
+    str | None, typer.Option("--format", metavar="NAME", help="The format, where the content shall not decide.")
+]
 Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files of results, or folders of them.")]
 
 
-def ingest(paths: Paths, db: DbOption = None, json_out: JsonOption = False) -> None:
-    """Take results into the store; safe to repeat."""
+def ingest(paths: Paths, form: FormatOption = None, db: DbOption = None, json_out: JsonOption = False) -> None:
+    """Take results into the store, ours and those of other tools; safe to repeat.
+
+    History that others measured is judged at once: `attnwatch detect` then tells what regressed.
+    """
     from db.engine import open_store
-    from harness.imports import import_paths
+    from harness.imports import import_paths, judge_new
+
+    from .progress import bar
 
     with open_store(db) as store:
-        report = import_paths(store, paths)
+        with bar() as shown:
+            report = import_paths(store, paths, form, None if shown is None else shown.records)
+        incidents = judge_new(store)
+    report["incidents"] = incidents
     _print_report(report, json_out)
+    if incidents:
+        found = "1 regression" if len(incidents) == 1 else f"{len(incidents)} regressions"
+        note(f"{found} in the imported history; `attnwatch detect` lists them")
 
 
-def import_check(paths: Paths, json_out: JsonOption = False) -> None:
-    """What an ingest would take and drop, without writing anything."""
+def import_check(paths: Paths, form: FormatOption = None, json_out: JsonOption = False) -> None:
+    """What an ingest into an empty store would take and drop, without writing anything."""
     from harness.imports import check_paths
 
-    _print_report(check_paths(paths), json_out)
+    from .progress import bar
+
+    with bar() as shown:
+        report = check_paths(paths, form, None if shown is None else shown.records)
+    _print_report(report, json_out)
 
 
 def _print_report(report: dict[str, Any], json_out: bool) -> None:
@@ -45,45 +64,22 @@ def _print_report(report: dict[str, Any], json_out: bool) -> None:
 def export(
     run: Annotated[str | None, typer.Option("--run", metavar="ID", help="One run; the latest by default.")] = None,
     out: Annotated[str, typer.Option("--out", metavar="FILE", help="The file; - is standard output.")] = "-",
-    form: Annotated[str | None, typer.Option("--format", metavar="FORMAT", help="csv (the default) or json.")] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", metavar="FORMAT", help=f"One of {', '.join(FORMATS)}; csv by default.")
+    ] = None,
     db: DbOption = None,
     json_out: JsonOption = False,
 ) -> None:
-    """A run's measurements as CSV or JSON: parameters, statuses, metrics."""
+    """A run's measurements as CSV or JSON or for other tools; asv and parquet take all runs unless --run names one."""
     from db.engine import open_store
-    from harness.export import write_csv, write_json
+    from harness.exporting import write
 
-    if form not in (None, "csv", "json"):
-        raise InputError(f"--format: {form!r} is neither csv nor json")
+    if form is not None and form not in FORMATS:
+        raise InputError(f"--format: {form!r} is none of {', '.join(FORMATS)}")
     if json_out and form == "csv":
         raise InputError("--json and --format csv contradict each other; give one of them")
     with open_store(db, create=False, read_only=True) as store:
-        rows = (write_json if json_out or form == "json" else write_csv)(store, run, out)
+        rows = write(store, form or ("json" if json_out else "csv"), run, out)
+    if json_out and out != "-":
+        print_json({"out": out, "rows": rows})
     note(f"{rows} rows")
-
-
-def db_upgrade(db: DbOption = None, json_out: JsonOption = False) -> None:
-    """Bring the store to the newest schema; a new store is created."""
-    from db.engine import open_store
-    from db.schema import HEAD
-
-    with open_store(db) as store:
-        name = store.name
-    if json_out:
-        print_json({"store": name, "schema": HEAD})
-        return
-    note(f"{name} is at the newest schema")
-
-
-def db_info(db: DbOption = None, json_out: JsonOption = False) -> None:
-    """What the store holds."""
-    from db.engine import open_store
-    from db.queries import row_counts
-
-    with open_store(db, create=False, read_only=True) as store:
-        held = row_counts(store)
-    if json_out:
-        print_json(held)
-        return
-    for name, number in held.items():
-        print(f"{name:<14}{number:>12,}")

@@ -16,7 +16,7 @@ import numpy as np
 
 import db.repository as repository_module
 import harness.judge.confirm as confirm_module
-import harness.judge.night as night_module
+import harness.judge.ends as ends_module
 from db.engine import Store
 from db.queries import incident, incidents, measurements_of_run
 from db.repository import IncidentRecord, set_owner, triage, upsert_incident
@@ -134,7 +134,7 @@ def _scripted(world: World) -> Iterator[None]:
         for module, name, value in (
             (confirm_module, "run_ab", world.run_ab),
             (confirm_module, "WorkerClient", SimpleNamespace(connect=world.connect)),
-            (night_module, "build", world.build),
+            (ends_module, "build", world.build),
             (repository_module, "time", clock),
         ):
             stack.enter_context(patch.object(module, name, value))

@@ -17,7 +17,8 @@ from .noise import Noise, NoiseOptions, fit_noise, row_median
 
 @dataclass(frozen=True, slots=True)
 class EdgeOptions:
-    """``steps``, ``slopes``: lengths tried, in nights; ``long`` is paid on top for slopes and steps beyond 8.
+    """``steps``, ``slopes``: lengths tried, in nights; ``long`` is paid on top for steps beyond 8, ``slope``
+    for slopes: less than for steps, since no single night can make one.
 
     ``level``: log likelihood ratio that makes a suspect, ``level_alone`` for a series without a suite. Added are
     ``short / nights`` while fewer than ``enough`` nights are known, and ``slow`` for each night that neighbours are
@@ -35,6 +36,7 @@ class EdgeOptions:
     least: float = 7.3
     most: float = 30.0
     long: float = 0.7
+    slope: float = -0.8
     short: float = 120.0
     enough: int = 45
     rate: float = 4e-4
@@ -166,7 +168,8 @@ def _strongest(e: Array, part: Noise, options: EdgeOptions) -> tuple[Array, Ints
         told = size[j] * part.scale
         # One night cannot tell a step from a spike, and the newest must be there to be judged.
         enough = (np.abs(told) >= options.relevant) & (known[:, -m:].sum(axis=1) >= 2) & known[:, -1]
-        found = np.where(enough, value[j, every] - (options.long if is_slope or m > 8 else 0.0), -np.inf)
+        paid = options.slope if is_slope else options.long if m > 8 else 0.0
+        found = np.where(enough, value[j, every] - paid, -np.inf)
         better = found > best
         best, length = np.where(better, found, best), np.where(better, m, length)
         step, slope = np.where(better, told, step), np.where(better, is_slope, slope)

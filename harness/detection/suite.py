@@ -15,7 +15,9 @@ from .batch import Array, Bools
 from .changes import Change, DetectOptions, detect_flat
 from .edge import EdgeOptions
 from .family import Family
+from .noise import Noise, row_median
 from .screen import ScreenOptions, screen
+from .spread import Spread, SpreadOptions, grown_spread
 
 
 def _nightly() -> DetectOptions:
@@ -27,11 +29,13 @@ class SuiteOptions:
     """``detect``: as for files, but that one night far outside the suite's past is enough for a suspect.
 
     With fewer than ``enough`` runs there is no history to speak of: the newest run is then screened against the few
-    before it, by ``screen``. ``window``: newest runs in which a change is still a suspect.
+    before it, by ``screen``. ``spread``: growth of the noise itself. ``window``: newest runs in which a change is
+    still a suspect.
     """
 
     detect: DetectOptions = field(default_factory=_nightly)
     screen: ScreenOptions = field(default_factory=ScreenOptions)
+    spread: SpreadOptions = field(default_factory=SpreadOptions)
     enough: int = 8
     window: int = 22
 
@@ -64,6 +68,7 @@ class SuiteJudged:
 
     ``smallest`` [series]: relative step that two nights would show in 80 % of cases; 0 for exact series, NaN where
     unknown. ``level`` [series]: today's level in the metric's unit, NaN where unknown. ``families``: shared changes.
+    ``spread``: series that became noisier, None without history.
     """
 
     suspects: list[Suspect]
@@ -71,6 +76,7 @@ class SuiteJudged:
     smallest: Array
     level: Array
     families: list[Family]
+    spread: Spread | None = None
 
 
 def control_drift(controls: Array) -> Array:
@@ -109,10 +115,11 @@ def judge_suite(
     worse = np.ones(series) if adverse is None else adverse
     cleaned = values if drift is None else np.where(exact[:, None], values, values * np.exp(-drift))
     start = np.arange(series + 1, dtype=np.int64) * runs
+    inflate = None if errors is None else _inflate(errors)
     found = detect_flat(
-        cleaned.ravel(), start, options.detect, pool=True, known_exact=exact, groups=groups,
-        inflate=None if errors is None else _inflate(errors),
-    )  # fmt: skip
+        cleaned.ravel(), start, options.detect, pool=True, known_exact=exact, groups=groups, inflate=inflate
+    )
+    spread = None
     smallest, level = np.full(series, np.nan), np.full(series, np.nan)
     if found.edge is not None:
         noise = found.edge.noise
@@ -120,6 +127,7 @@ def judge_suite(
         later = 1 + (1 - noise.rho) ** 2
         needed = np.sqrt(2 * found.edge.level / later) + 0.84 / np.sqrt(later)
         smallest = np.where(known, np.expm1(np.maximum(noise.scale * needed, options.detect.edge.relevant)), np.nan)
+        spread = _spread(cleaned, found.edge.noise, known & ~exact, inflate, options)
     smallest[exact] = 0.0
     suspects = [
         _suspect(i, c, float(worse[i])) for i, changes in enumerate(found.changes) for c in changes[-1:]
@@ -133,7 +141,18 @@ def judge_suite(
         rest = rest[np.isfinite(rest)]
         level[i] = np.median(rest) if len(rest) else np.nan
     judged = max(int(np.isfinite(values[:, -1]).sum()), 1) if runs else 1
-    return SuiteJudged(_adjusted(suspects, judged), found.changes, smallest, level, found.families)
+    return SuiteJudged(_adjusted(suspects, judged), found.changes, smallest, level, found.families, spread)
+
+
+def _spread(values: Array, noise: Noise, judged: Bools, inflate: Array | None, options: SuiteOptions) -> Spread:
+    """Growth of the noise, from the rows and on the scale on which ``noise`` was learnt."""
+    nights = min(values.shape[1], options.detect.edge.noise.baseline + options.detect.edge.noise.gap + 2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        x = np.log(np.where(judged[:, None] & (values > 0), values, np.nan))
+    x = x - row_median(x)[:, None]
+    return grown_spread(
+        x[:, -nights:], noise, options.spread, inflate=None if inflate is None else inflate[:, -nights:]
+    )
 
 
 def _inflate(errors: Array) -> Array:

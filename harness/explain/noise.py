@@ -23,13 +23,16 @@ _ENOUGH = 50
 #: Share of regressed rows whose shift may be anything up to the largest in the table: one cause seldom costs all
 #: combinations the same.
 _UNEVEN = 0.1
+#: Least and largest share of rows that are spikes for no reason.
+_STRAY = (0.002, 0.3)
 
 
 @dataclass(frozen=True, eq=False)
 class RatioModel:
     """Two groups on the log scale: ``centre`` without and about ``centre + shift`` with a regression, at most
-    ``centre + top``. Noise of row i is ``scale[i]`` (n,) times a Student-t with ``tail`` degrees of freedom; ``fit`` is
-    the log likelihood."""
+    ``centre + top``. Noise of row i is ``scale[i]`` (n,) times a Student-t with ``tail`` degrees of freedom. A share
+    ``stray`` of the rows without a regression, and ``uneven`` of those with one, may be anywhere above the noise.
+    ``fit`` is the log likelihood."""
 
     centre: float
     shift: float
@@ -37,27 +40,55 @@ class RatioModel:
     tail: float
     fit: float
     top: float
+    stray: float = 0.0
+    uneven: float = _UNEVEN
 
     def weight(self, logs: Floats) -> Floats:
         """Log likelihood ratio (n,) of each row: regressed against not."""
         return self.slowed(logs) - self.ordinary(logs)
 
     def ordinary(self, logs: Floats) -> Floats:
-        """Log density (n,) of rows that did not regress."""
-        return self._log_density(logs - self.centre)
+        """Log density (n,) of rows that did not regress: about ``centre``, a few of them spikes."""
+        above = logs - self.centre
+        return _mixed(self._log_density(above), self._flat(above), self.stray)
 
     def slowed(self, logs: Floats) -> Floats:
         """Log density (n,) of rows that regressed: most by ``shift``, some by anything up to ``top``."""
         above = logs - self.centre
+        return _mixed(self._log_density(above - self.shift), self._flat(above), self.uneven)
+
+    def learnt(self, logs: Floats, inside: Bools | None) -> RatioModel:
+        """The same with ``stray`` as the rows (n,) outside have it, few at least where they are few."""
+        ordinary = logs if inside is None else logs[~inside]
+        if not len(ordinary):
+            return self
+        scale = self.scale if inside is None else self.scale[~inside]
+        part = replace(self, scale=scale)
+        above = ordinary - self.centre
+        usual, flat, share = part._log_density(above), part._flat(above), _STRAY[0]
+        for _ in range(8):
+            odd = 1 / (1 + np.exp(np.clip(usual - flat + math.log((1 - share) / share), -50, 50)))
+            share = float((odd.sum() + 0.5) / (len(ordinary) + 50))
+            share = min(max(share, _STRAY[0]), _STRAY[1])
+        return replace(self, stray=share)
+
+    def _flat(self, above: Floats) -> Floats:
+        """Log density (n,) of anything from the noise's edge up to ``top``."""
         width = np.maximum(self.top - self.scale, 4 * self.scale)
-        flat = np.where((above > self.scale) & (above <= self.scale + width), -np.log(width), -np.inf)
-        usual = self._log_density(above - self.shift)
-        out: Floats = np.logaddexp(math.log(1 - _UNEVEN) + usual, math.log(_UNEVEN) + flat)
+        out: Floats = np.where((above > self.scale) & (above <= self.scale + width), -np.log(width), -np.inf)
         return out
 
     def _log_density(self, residual: Floats) -> Floats:
         out: Floats = log_density(residual / self.scale, self.tail) - np.log(self.scale)
         return out
+
+
+def _mixed(usual: Floats, flat: Floats, share: float) -> Floats:
+    """Log density of a mixture, ``share`` of it flat."""
+    if share <= 0:
+        return usual
+    out: Floats = np.logaddexp(math.log(1 - share) + usual, math.log(share) + flat)
+    return out
 
 
 def log_density(z: Floats, tail: float) -> Floats:
@@ -121,6 +152,7 @@ def _fit(logs: Floats, inside: Bools | None, shape: Floats, tail: float, rounds:
             break
     scale = spread * shape
     model = RatioModel(centres[0], centres[-1] - centres[0], scale, tail, 0.0, float(logs.max()) - centres[0])
+    model = model.learnt(logs, inside)
     dense = model.ordinary(logs)
     if inside is not None:
         dense = np.where(inside, model.slowed(logs), dense)

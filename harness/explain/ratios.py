@@ -11,7 +11,7 @@ import numpy as np
 from .build import build_pool
 from .columns import Bools, Column, Floats, Ints
 from .evaluate import terms_mask
-from .labels import assemble, in_full
+from .labels import assemble, explain_labels, in_full
 from .noise import RatioModel, fit_groups, mixture, scales
 from .pool import Pool
 from .result import Explanation, Options, Trigger
@@ -28,6 +28,8 @@ _ALL = 1.10
 _SMALLEST = 0.005
 #: Log ratio that a machine may drift by between base and head, all rows alike.
 _DRIFT = 0.05
+#: Rows that stand out by themselves and suffice to ask what they share.
+_FEW = 3
 #: Nats beyond which no other start is tried.
 _SURE = 40.0
 
@@ -58,10 +60,7 @@ def explain_ratios(columns: Sequence[Column], ratio: Floats, errors: Floats | No
         if found is not None and _improved(found[3], float(found[1].mask(found[0]).mean())):
             found = None
     if found is None:
-        posterior = _outliers(logs, fit_groups(logs, None, shapes))
-        regressed = posterior > 0.5
-        told = assemble(Pool(len(keep)).close(), None, [], regressed, posterior, options)
-        return _spread_out(told, keep, n)
+        return _spread_out(_by_outliers(seen, logs, shapes, options), keep, n)
     pool, union, candidates, model = found
     inside = union.mask(pool)
     posterior = _posterior(model.weight(logs), inside)
@@ -191,12 +190,42 @@ def _posterior(weight: Floats, inside: Bools) -> Floats:
     return out
 
 
-def _outliers(logs: Floats, null: RatioModel) -> Floats:
-    """Where nothing explains the table: rows (n,) whose ratio chance would not give even once in it."""
-    z = (logs - null.centre) / null.scale
+def _by_outliers(columns: Sequence[Column], logs: Floats, shapes: Sequence[Floats], options: Options) -> Explanation:
+    """Where no common shift explains the table: triggers of the rows that chance would not have given, by label.
+
+    One cause may cost combinations anything from a little to a multiple, and where rows are few that spread passes for
+    noise. Labels forget how much; a scale by the median deviation is not moved by the few.
+    """
+    shape = shapes[-1]
+    scale = _median_scale(logs, shape)
+    posterior = _outliers(logs, float(np.median(logs)), scale)
+    told = explain_labels(columns, posterior > 0.5, options) if posterior.sum() >= _FEW else None
+    if told is None or not told.triggers:
+        null = fit_groups(logs, None, shapes)
+        posterior = _outliers(logs, null.centre, null.scale)
+        return assemble(Pool(len(logs)).close(), None, [], posterior > 0.5, posterior, options)
+    by_name = {c.name: c for c in columns}
+    masks = [terms_mask(t.terms, by_name, len(logs)) for t in told.triggers]
+    outside = ~np.any(masks, axis=0)
+    if not outside.any():
+        return told
+    pairs = zip(told.triggers, masks, strict=True)
+    return replace(told, triggers=tuple(_with_effect(t, logs, m, outside, shapes) for t, m in pairs))
+
+
+def _median_scale(logs: Floats, shape: Floats) -> Floats:
+    """Noise per row (n,) by the median absolute deviation, in proportion to ``shape``."""
+    off = np.abs(logs - np.median(logs)) / shape
+    scale: Floats = 1.4826 * max(float(np.median(off)), 1e-9) * shape
+    return scale
+
+
+def _outliers(logs: Floats, centre: float, scale: Floats) -> Floats:
+    """Rows (n,) whose ratio chance would not give even once in the table: 1, the others 0."""
+    z = (logs - centre) / scale
     # A Student-t tail beyond z is at most this share, and never heavier than that of three degrees of freedom.
     tail = np.where(z > 0, 0.4 * (1 + z * z / 3) ** -1.5, 1.0)
-    rare = (tail * len(logs) < 0.05) & (logs - null.centre > math.log(1.02))
+    rare = (tail * len(logs) < 0.05) & (logs - centre > math.log(1.02))
     return rare.astype(np.float64)
 
 

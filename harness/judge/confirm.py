@@ -20,6 +20,10 @@ from harness.worker import WorkerClient, WorkerSpec
 _S = TriageState
 Progress = Callable[[int, int, Case], None]
 
+#: Chance that a night without any regression confirms one, over all suspects and looks. Pairs cost seconds, a false
+#: alarm costs somebody's morning, so that this is stricter than a comparison that somebody asked for.
+FALSE_ALARMS = 0.01
+
 #: Nothing that is under test differs between the two runs, so nothing that is under test can have regressed.
 MACHINE_MOVED = "moved although kernels and environment are the same"
 NO_TIME = "the budget ended before it was measured again"
@@ -107,7 +111,7 @@ def _again(findings: Sequence[Finding], lineup: Lineup, progress: Progress | Non
                 continue
             if progress is not None:
                 progress(i, len(findings), f.case)
-            out.append(_repeated(f, client.measure(f.case, lineup.options)))
+            out.append(_repeated(f, client.measure(f.case, lineup.options), lineup.judge.relevant))
     return out
 
 
@@ -116,7 +120,7 @@ def _tried(f: Finding, lineup: Lineup) -> Finding:
     return _again([f], lineup, None)[0]
 
 
-def _repeated(f: Finding, measured: Measurement) -> Finding:
+def _repeated(f: Finding, measured: Measurement, relevant: float) -> Finding:
     if f.kind == "status":
         if measured.status.broken:
             return replace(
@@ -136,6 +140,6 @@ def _repeated(f: Finding, measured: Measurement) -> Finding:
         return replace(f, how="too few samples when measured again")
     low, high = value.low / f.level, value.high / f.level
     f = replace(f, ratio=value.value / f.level, low=low, high=high, p=None)
-    if low <= 1 + (f.smallest_detectable or 0.0):
+    if low <= 1 + (f.smallest_detectable or 0.0) or (f.ratio or 0.0) < 1 + relevant:
         return replace(f, state=_S.DISMISSED, how="back at its level when measured again")
     return replace(f, state=_S.CONFIRMED, how="slower again in a fresh worker, on a changed environment")

@@ -10,7 +10,7 @@ from db.engine import Store
 from db.queries import RunRow, run
 from db.queries import incidents as stored_incidents
 from db.repository import IncidentRecord, RegressionRecord, triage, upsert_incident
-from harness.model import TriageState, VerdictKind, content_key
+from harness.model import PRIMARY, TriageState, VerdictKind, content_key
 from harness.model.findings import Finding, Incident
 
 from .suspects import OPEN, Judged
@@ -23,7 +23,7 @@ _AUTHOR = "attnwatch"
 def gather(findings: Sequence[Finding], judged: Judged) -> list[Incident]:
     """One incident per start and trigger; what could not be settled is one incident per start without a trigger.
 
-    Dismissed findings and those that an open incident holds are left out.
+    Dismissed findings and those that an open incident holds are left out. The dearest comes first.
     """
     groups: dict[tuple[str | None, bool], list[Finding]] = defaultdict(list)
     for f in findings:
@@ -33,7 +33,16 @@ def gather(findings: Sequence[Finding], judged: Judged) -> list[Incident]:
     for (_, sure), group in groups.items():
         parts = triggered(group, judged.tested) if sure else [Triggered(None, group, total=judged.compared)]
         out += [_incident(part, sure) for part in parts]
-    return out
+    return sorted(out, key=lambda i: -i.lost_s)
+
+
+def _lost_s(findings: Sequence[Finding]) -> float:
+    """Seconds more for one pass over the workloads."""
+    return sum(
+        f.case.workload.weight * (f.ratio - 1) * f.level
+        for f in findings
+        if f.metric == PRIMARY and f.kind == "slower" and f.ratio is not None and f.level is not None
+    )
 
 
 def _incident(part: Triggered, sure: bool) -> Incident:
@@ -58,6 +67,7 @@ def _incident(part: Triggered, sure: bool) -> Incident:
         tested=part.total,
         alternatives=part.alternatives,
         evidence=_evidence(part),
+        lost_s=_lost_s(group),
     )
 
 
@@ -90,10 +100,11 @@ def save(
             id=incident.id, title=incident.title, trigger_text=incident.trigger or "", machine=machine,
             state=incident.state, first_bad_revision=bad.revision if bad else None,
             last_good_revision=good.revision if good else None, effect=incident.effect,
-            effect_low=incident.effect_low, effect_high=incident.effect_high,
+            effect_low=incident.effect_low, effect_high=incident.effect_high, owner=incident.owner,
             evidence={
                 "what_changed": list(what_changed), "how": sorted({f.how for f in incident.findings}),
                 "alternatives": incident.alternatives, "tested": incident.tested, "counts": incident.evidence,
+                "shadow": incident.shadow, "severity": incident.severity, "lost_s": incident.lost_s,
             },
         )  # fmt: skip
         rows = [

@@ -11,13 +11,14 @@ from db.engine import Store
 from db.queries import RunRow, counts_by_status, environment_of_run, measurements_of_run, run, runs
 from harness.builds import git
 from harness.detection.ab import ABOptions
-from harness.model import AttnwatchError, Revision, Status, TriageState
+from harness.model import PRIMARY, AttnwatchError, Revision, Status, TriageState
 from harness.model.findings import Finding, Incident, NightReport
 from harness.worker import WorkerSpec
 
-from .confirm import Lineup, Progress, confirm
+from .confirm import FALSE_ALARMS, Lineup, Progress, confirm
 from .ends import earlier_kernels, spec_of, variables_differ
 from .incidents import gather, save, settle_old
+from .listing import untold
 from .plan import JudgePlan, Say, Show
 from .suspects import OPEN, Judged, judge_run
 
@@ -30,7 +31,8 @@ def judge_night(store: Store, run_id: str, plan: JudgePlan, show: Show, say: Say
     """Judge a stored run and save its incidents."""
     head = run(store, run_id)
     assert head is not None
-    judged = judge_run(store, head.machine, head.id)
+    judged = judge_run(store, head.machine, head.id, plan.policy)
+    shadow = plan.policy.shadow.holds(judged.nights, head.started_at)
     findings = _held(judged)
     fresh = [f for f in findings if f.incident is None]
     if fresh:
@@ -39,11 +41,21 @@ def judge_night(store: Store, run_id: str, plan: JudgePlan, show: Show, say: Say
         findings = [f for f in findings if f.incident is not None] + again
     base = _compared_with(store, findings, head)
     differences = what_changed(store, plan.repo, base, head)
-    incidents = save(store, gather(findings, judged), machine=head.machine, head_run=head.id, what_changed=differences)
+    found = [_addressed(i, plan, shadow) for i in gather(findings, judged)]
+    incidents = save(store, found, machine=head.machine, head_run=head.id, what_changed=differences)
     still, recovered = settle_old(store, judged, findings, head)
     report = _report(store, head, base, plan, findings, judged, incidents, differences)
     report.still_open, report.recovered = still, recovered
+    report.shadow = plan.policy.shadow.text(judged.nights) if shadow else ""
+    report.from_shadow = [] if shadow else untold(store, head.machine)
     return report
+
+
+def _addressed(incident: Incident, plan: JudgePlan, shadow: bool) -> Incident:
+    """Whom the policy holds responsible for an incident, judged by its worst finding."""
+    worst = incident.findings[0]
+    held = plan.policy.settings(worst.case.columns, worst.metric)
+    return replace(incident, shadow=shadow, owner=held.owner or "", severity=held.severity or "normal")
 
 
 def _held(judged: Judged) -> list[Finding]:
@@ -61,20 +73,25 @@ def confirm_all(
     store: Store, findings: list[Finding], head: RunRow, plan: JudgePlan, progress: Progress | None
 ) -> list[Finding]:
     """Measure suspects again, those with the same last good run together."""
-    deadline = time.time() + _CONFIRM_S
+    deadline = time.time() + (plan.policy.confirm_budget_s or _CONFIRM_S)
     if plan.deadline is not None:
         deadline = min(deadline, max(plan.deadline, time.time() + _CONFIRM_AT_LEAST_S))
-    groups: dict[str | None, list[Finding]] = defaultdict(list)
+    groups: dict[tuple[str | None, float], list[Finding]] = defaultdict(list)
     for f in findings:
-        groups[f.last_good].append(f)
+        timed = f.metric if f.kind == "slower" else PRIMARY
+        groups[f.last_good, plan.policy.minimum_effect(f.case.columns, timed)].append(f)
     out: list[Finding] = []
-    for last_good, group in groups.items():
+    for (last_good, least), group in groups.items():
         base = run(store, last_good) if last_good else None
-        out += confirm(group, _lineup(store, base, head, plan, deadline), progress)
+        # One error rate over the night, whatever groups it falls into.
+        judge = ABOptions(relevant=least, fdr=FALSE_ALARMS * len(group) / len(findings))
+        out += confirm(group, _lineup(store, base, head, plan, deadline, judge), progress)
     return out
 
 
-def _lineup(store: Store, base: RunRow | None, head: RunRow, plan: JudgePlan, deadline: float) -> Lineup:
+def _lineup(
+    store: Store, base: RunRow | None, head: RunRow, plan: JudgePlan, deadline: float, judge: ABOptions
+) -> Lineup:
     kernels_differ = base is None or base.kernels_hash != head.kernels_hash
     changes = [] if base is None else environment_changes(store, base, head)
     before = None if base is None else _before(store, base, head, plan, kernels_differ)
@@ -82,7 +99,7 @@ def _lineup(store: Store, base: RunRow | None, head: RunRow, plan: JudgePlan, de
     return Lineup(
         head=spec_of(store, head, plan.device, plan.kernels_root), base=before, kernels_differ=kernels_differ,
         environment_differs=base is None or (bool(changes) and not restored),
-        options=replace(plan.options, max_seconds=_SAMPLING_S), judge=ABOptions(), deadline=deadline,
+        options=replace(plan.options, max_seconds=_SAMPLING_S), judge=judge, deadline=deadline,
     )  # fmt: skip
 
 
@@ -148,7 +165,8 @@ def _report(
         counts=counts_by_status(store, [head.id])[head.id], base_run=base.id if base else None,
         base_revision=_revision(base) if base else None, nights=judged.nights, incidents=incidents, findings=findings,
         faster=judged.faster, compared=judged.compared, smallest_detectable=judged.smallest_detectable,
-        missing=[f"{c.backend} {c.workload.label}" for c in judged.missing], failures=failures,
+        missing=[label for a in judged.coverage if a.state == "new" for label in a.cases], failures=failures,
+        coverage=judged.coverage, noisier=judged.noisier,
         notes=[*plan.notes, *_machine(judged)], what_changed=differences, bundle=plan.bundle, store=store.name,
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.model import MeasureOptions
+from harness.policy import Policy
 
 Show = Callable[[int, int, str], None]
 Say = Callable[[str], None]
@@ -17,7 +18,8 @@ class JudgePlan:
     """How suspects can be measured again and what the report is to carry.
 
     ``kernels_root`` is the folder that holds the run's ``kernels``; ``repo`` is where earlier commits come from.
-    ``deadline`` bounds measuring again. ``notes`` and ``bundle`` come from the sweep and go into the report.
+    ``deadline`` bounds measuring again. ``notes`` and ``bundle`` come from the sweep and go into the report. ``policy``
+    says what is worth telling, and when.
     """
 
     device: str
@@ -28,3 +30,4 @@ class JudgePlan:
     deadline: float | None = None
     notes: tuple[str, ...] = ()
     bundle: str = ""
+    policy: Policy = field(default_factory=Policy)

@@ -19,6 +19,7 @@ from harness.explain_csv import report as as_report
 from harness.model import Case, InputError, MeasureOptions, Scalar, Status, Workload
 from harness.model.checks import wrong_param
 from harness.model.findings import STATUS
+from harness.policy import NO_POLICY, Policy
 from harness.worker import WorkerSpec
 
 from .ends import earlier_kernels, spec_of, variables_differ
@@ -58,12 +59,13 @@ def explain_incident(store: Store, incident_id: str) -> dict[str, Any]:
 
 def confirm_incident(
     store: Store, incident_id: str, repo: Path, device: str, *, measurements: int, deadline: float | None,
-    say: Callable[[str], None],
+    say: Callable[[str], None], policy: Policy = NO_POLICY,
 ) -> dict[str, Any]:  # fmt: skip
     """Measure untested combinations, base and head interleaved, until one explanation remains or the budget ends.
 
-    A settled explanation becomes the incident's trigger in the store. InputError where the two revisions cannot be
-    laid out, or nothing was to be explained.
+    Regressed is what passes the policy's smallest effect for the incident's worst case. A settled explanation becomes
+    the incident's trigger in the store. InputError where the two revisions cannot be laid out, or nothing was to be
+    explained.
     """
     rows, labels, detail = table(store, incident_id)
     told = explain(rows, regressed=labels)
@@ -72,11 +74,12 @@ def confirm_incident(
             f"incident {incident_id} has no trigger to confirm: nothing separates its cases from the others"
         )
     base, head = _ends(store, detail, repo, device)
+    judge = ABOptions(relevant=policy.minimum_effect(detail.regressions[0].case.columns))
     log: list[dict[str, Any]] = []
 
     def measure(picked: Sequence[Row]) -> list[bool]:
         cases = [_case(r) for r in picked]
-        done, left = run_ab(cases, base, head, MeasureOptions(max_seconds=_SAMPLING_S), ABOptions(), deadline=deadline)
+        done, left = run_ab(cases, base, head, MeasureOptions(max_seconds=_SAMPLING_S), judge, deadline=deadline)
         bad = {d.case.key for d in slower(done)}
         for d in done:
             ratio = d.result.ratio if d.result else None

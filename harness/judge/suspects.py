@@ -14,16 +14,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from db.coverage import runs_alike
 from db.engine import Store
 from db.history import CaseRow, History
 from db.queries import KnownSeries, controls, history, known_series
-from harness.detection.screen import screen
+from harness.detection.screen import ScreenOptions, screen
 from harness.detection.suite import SuiteOptions, Suspect, control_drift, judge_suite
 from harness.model import METRICS, PRIMARY, Case, Status, TriageState, Workload
-from harness.model.findings import STATUS, Finding
+from harness.model.findings import STATUS, CoverageAlarm, Finding
+from harness.policy import NO_POLICY, Policy
+
+from .coverage import coverage
 
 #: Runs looked back upon; a year of nights.
 _MAX_RUNS = 366
+
+#: Runs of the same suite that coverage is read off.
+_ALIKE = 30
 
 #: Controls that moved less are noise of the controls; more than the other is no drift but another machine.
 _DRIFT_NOISE, _DRIFT_MOST = 0.03, 0.5
@@ -40,7 +47,7 @@ class Judged:
     """What the history says of the newest run. ``findings`` are suspects, not yet measured again.
 
     ``at_level`` holds (case key, metric) of series that have a newest value and are not suspect; ``tested`` all cases
-    that could be judged, per metric.
+    that could be judged, per metric. ``noisier`` series scatter more than before, at the same level.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -51,7 +58,8 @@ class Judged:
     nights: int = 0
     smallest_detectable: float | None = None
     drift: float = 0.0
-    missing: list[Case] = field(default_factory=list)
+    coverage: list[CoverageAlarm] = field(default_factory=list)
+    noisier: list[Finding] = field(default_factory=list)
     tested: dict[str, dict[str, Case]] = field(default_factory=dict)
 
     def saw(self, metric: str, case: Case) -> Case:
@@ -60,8 +68,11 @@ class Judged:
         return case
 
 
-def judge_run(store: Store, machine: str, run_id: str) -> Judged:
-    """Screen the run ``run_id`` of the machine with this fingerprint against the runs before it."""
+def judge_run(store: Store, machine: str, run_id: str, policy: Policy = NO_POLICY) -> Judged:
+    """Screen the run ``run_id`` of the machine with this fingerprint against the runs before it.
+
+    What is certainly smaller than the policy's minimum effect is no suspect.
+    """
     judged = Judged(known=known_series(store, machine, [*OPEN, TriageState.EXPECTED, TriageState.FIXED]))
     for name, metric in METRICS.items():
         if not metric.judged:
@@ -73,10 +84,12 @@ def judge_run(store: Store, machine: str, run_id: str) -> Judged:
         if name == PRIMARY:
             judged.nights = past.value.shape[1] - 1
             _statuses(past, _baseline(past, judged.known, STATUS), judged)
+            judged.coverage = coverage(past, runs_alike(store, run_id, limit=_ALIKE))
+        least = np.array([policy.minimum_effect(c.columns, name) for c in past.cases])
         if metric.exact:
-            _exact(past, usable, judged)
+            _exact(past, usable, least, judged)
         else:
-            _timed(past, usable, _drift(store, past.run_ids), judged)
+            _timed(past, usable, least, _drift(store, past.run_ids), judged)
     judged.findings.sort(key=lambda f: -(f.ratio or np.inf))
     return judged
 
@@ -97,18 +110,23 @@ def _baseline(past: History, known: Sequence[KnownSeries], metric: str | None = 
     return usable
 
 
-def _timed(past: History, usable: Bools, drift: Floats, judged: Judged) -> None:
-    """Timed metrics: suspects by noise, pooled over the suite, with the machine's own drift taken out."""
+def _timed(past: History, usable: Bools, least: Floats, drift: Floats, judged: Judged) -> None:
+    """Timed metrics: suspects by noise, pooled over the suite, with the machine's own drift taken out.
+
+    ``least`` [series]: smallest relative change worth telling.
+    """
     sign = 1.0 if METRICS[past.metric].better == "lower" else -1.0
     values = np.where(usable, past.value, np.nan)
     values[:, -1] = past.value[:, -1]
-    told, smallest = _judged(values, log_errors(past), drift, sign, [c.backend for c in past.cases])
+    told, smallest, spread = judge_values(
+        values, log_errors(past), drift, sign, [c.backend for c in past.cases], float(least.min(initial=np.inf))
+    )
     effects = {(k.case_key, k.metric): k.ratio for k in judged.known if k.state in OPEN}
     has = np.isfinite(values[:, -1]) & np.isfinite(values[:, :-1]).any(axis=1)
     for i in np.flatnonzero(has):
         case = judged.saw(past.metric, to_case(past.cases[i]))
         suspect = told.get(int(i))
-        if suspect is None or not suspect.adverse:
+        if suspect is None or not suspect.adverse or _too_small(suspect, float(least[i])):
             if not _still_off(values[i], sign, effects.get((case.key, past.metric))):
                 judged.at_level.add((case.key, past.metric))
             continue
@@ -121,6 +139,12 @@ def _timed(past: History, usable: Bools, drift: Floats, judged: Judged) -> None:
                 smallest_detectable=_known(smallest[i]), last_good=last_good, first_bad=first_bad,
             )
         )  # fmt: skip
+    suspected = {f.case.key for f in judged.findings if f.metric == past.metric}
+    for row, (fold, nights) in spread.items():
+        case = to_case(past.cases[row])
+        if case.key not in suspected:
+            how = f"spread over the last {nights} nights {fold:.1f} times that before, at the same level"
+            judged.noisier.append(Finding(case, past.metric, "noisier", TriageState.SUSPECT, how, ratio=fold))
     if past.metric == PRIMARY:
         judged.compared = int(has.sum())
         judged.faster = sum(not s.adverse for i, s in told.items() if has[i])
@@ -129,10 +153,17 @@ def _timed(past: History, usable: Bools, drift: Floats, judged: Judged) -> None:
         judged.drift = float(np.expm1(drift[-1]))
 
 
-def _judged(
-    values: Floats, errors: Floats, drift: Floats, sign: float, groups: list[str]
-) -> tuple[dict[int, Suspect], Floats]:
-    """Newest suspect per series, its ``start`` a column of ``values``, and the smallest detectable change per series.
+def _too_small(suspect: Suspect, least: float) -> bool:
+    """Whether even the most that the change can be is less than ``least``, a relative change, either way."""
+    ends = [x for x in (suspect.ratio, suspect.low, suspect.high) if x is not None and x > 0]
+    return bool(ends) and max(abs(float(np.log(x))) for x in ends) < np.log1p(least)
+
+
+def judge_values(
+    values: Floats, errors: Floats, drift: Floats, sign: float, groups: list[str], least: float
+) -> tuple[dict[int, Suspect], Floats, dict[int, tuple[float, int]]]:
+    """Newest suspect per series, its ``start`` a column of ``values``, the smallest detectable change per series, and
+    the series that became noisier: row -> (fold, nights).
 
     Series with too few known values for a history of their own (new ones, ones with masked nights) are judged on their
     last few known values, side by side; the others on the whole matrix.
@@ -141,6 +172,7 @@ def _judged(
     short = np.isfinite(values).sum(axis=1) < enough
     cleaned = values * np.exp(-drift)
     told: dict[int, Suspect] = {}
+    wider: dict[int, tuple[float, int]] = {}
     smallest = np.full(len(values), np.nan)
     whole = np.tile(np.arange(values.shape[1]), (len(values), 1))
     # All series serve as the suite whose noise is pooled, in both views; each is told of in the one that is its own.
@@ -154,12 +186,15 @@ def _judged(
         for s in result.suspects:
             if mine[s.series]:
                 told.setdefault(s.series, replace(s, start=int(max(at[s.series, s.start], 0))))
-    _add_far_nights(told, smallest, cleaned, errors, sign)
-    return told, smallest
+        if at is whole and result.spread is not None:
+            grown = result.spread
+            wider = {i: (float(grown.fold[i]), int(grown.nights[i])) for i in np.flatnonzero(grown.hit & mine).tolist()}
+    _add_far_nights(told, smallest, cleaned, errors, sign, least)
+    return told, smallest, wider
 
 
 def _add_far_nights(
-    told: dict[int, Suspect], smallest: Floats, cleaned: Floats, errors: Floats, sign: float
+    told: dict[int, Suspect], smallest: Floats, cleaned: Floats, errors: Floats, sign: float, least: float
 ) -> None:  # fmt: skip
     """One night far from its history is asked about at once.
 
@@ -168,7 +203,8 @@ def _add_far_nights(
     """
     last = cleaned.shape[1] - 1
     rows = len(cleaned)
-    seen = screen(cleaned, errors, np.full(rows, sign), np.zeros(rows, dtype=bool))
+    options = ScreenOptions(relevant=least if np.isfinite(least) else ScreenOptions().relevant)
+    seen = screen(cleaned, errors, np.full(rows, sign), np.zeros(rows, dtype=bool), options)
     for i in np.flatnonzero(seen.suspect):
         known = told.get(int(i))
         if known is None or not known.adverse:
@@ -220,8 +256,9 @@ def _drift(store: Store, run_ids: Sequence[str]) -> Floats:
     return np.clip(np.where(np.abs(drift) < _DRIFT_NOISE, 0.0, drift), -_DRIFT_MOST, _DRIFT_MOST)
 
 
-def _exact(past: History, usable: Bools, judged: Judged) -> None:
-    """Deterministic metrics: the newest value against the last usable one, on the raw scale; one unit counts."""
+def _exact(past: History, usable: Bools, least: Floats, judged: Judged) -> None:
+    """Deterministic metrics: the newest value against the last usable one, on the raw scale; one unit counts, unless
+    the policy asks for more (``least`` [series], relative)."""
     sign = 1.0 if METRICS[past.metric].better == "lower" else -1.0
     for i, case in enumerate(past.cases):
         have = usable[i] & np.isfinite(past.value[i])
@@ -230,7 +267,7 @@ def _exact(past: History, usable: Bools, judged: Judged) -> None:
             continue
         judged.saw(past.metric, to_case(case))
         level = float(past.value[i, np.flatnonzero(have)[-1]])
-        if (head - level) * sign <= 0:
+        if (head - level) * sign <= 0 or abs(head - level) < least[i] * abs(level):
             judged.at_level.add((case.key, past.metric))
             continue
         last_good, first_bad = _turn(past, i, have & ((past.value[i] - level) * sign <= 0))
@@ -262,7 +299,7 @@ def log_errors(past: History) -> Floats:
 
 
 def _statuses(past: History, usable: Bools, judged: Judged) -> None:
-    """From ok to broken is a finding of its own; from ok to nothing at all is a gap in coverage."""
+    """From ok to broken is a finding of its own; from ok to nothing at all is for :mod:`coverage` to tell."""
     names = [*past.statuses, ""]
     broken = np.array([s != "" and Status(s).broken for s in names])
     ok = np.array([s == Status.OK.value for s in names])
@@ -276,9 +313,8 @@ def _statuses(past: History, usable: Bools, judged: Judged) -> None:
         if head >= 0 and (ok[head] or broken[head]):
             judged.saw(STATUS, to_case(case))
         if head < 0:
-            if past.status[i, -2] >= 0:
-                judged.missing.append(to_case(case))
-        elif ok[head]:
+            continue
+        if ok[head]:
             judged.at_level.add((case.key, STATUS))
         elif broken[head]:
             last_good, first_bad = _turn(past, i, usable[i] & ok[past.status[i]])

@@ -149,7 +149,8 @@ class Bench:
             with self._ceiling(), guarded("preparing"):
                 call, problem = self._gated(run)
                 check = (lambda result: self._right(run, result, problem)) if options.check else None
-                prepared = PreparedCase(case, call, self._clock, check)
+                first = run.metrics.get("first_call_s")
+                prepared = PreparedCase(case, call, self._clock, check, None if first is None else first.value)
                 prepared.sample(2)
                 self._remembers_nothing(run, call, problem)
                 return prepared
@@ -215,6 +216,8 @@ class Bench:
             with guarded("comparing with the oracle"):
                 worst = gate.check(gate.as_list(result, problem), problem.expected, dtype)
                 run.metrics["max_abs_error"] = Value(worst)
+                if (largest := gate.largest(problem.expected)) > 0.0:
+                    run.metrics["max_rel_error"] = Value(worst / largest)
         del result
         self._unchanged(problem)
         return call, problem
@@ -278,6 +281,9 @@ class Bench:
             "workspace_bytes": Value(found.workspace),
             "operator_calls": Value(found.calls),
         }
+        if (observe := operation_of(run.case.workload).observe) is not None:
+            seen = observe(call, problem.inputs, run.case.workload.params)
+            run.metrics |= {name: Value(number) for name, number in seen.items()}
 
     def _rates(self, run: _Running) -> None:
         workload = run.case.workload

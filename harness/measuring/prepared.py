@@ -15,9 +15,16 @@ class PreparedCase:
     """A case that has passed the gate, ready to be sampled. Holds its inputs until :meth:`release`."""
 
     def __init__(
-        self, case: Case, call: Callable[[], Any], clock: Clock, check: Callable[[object], None] | None = None
+        self,
+        case: Case,
+        call: Callable[[], Any],
+        clock: Clock,
+        check: Callable[[object], None] | None = None,
+        first_call_s: float | None = None,
     ) -> None:
         self.case = case
+        #: Seconds of the first call, compilation included; None where this worker had called the case before.
+        self.first_call_s = first_call_s
         self._call: Callable[[], Any] | None = call
         self._clock = clock
         self._check = check

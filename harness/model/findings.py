@@ -15,8 +15,9 @@ STATUS = "status"
 class Finding:
     """An adverse change of one case and metric between ``base`` and ``head``.
 
-    ``kind`` is ``slower``, ``more`` (an exact metric grew) or ``status`` (worked, and fails now). ``state`` is
-    SUSPECT, CONFIRMED or DISMISSED; ``how`` tells what the state rests on. ``ratio`` is head / base with a 95 %
+    ``kind`` is ``slower``, ``more`` (an exact metric grew), ``status`` (worked, and fails now) or ``noisier`` (nights
+    scatter more around the same level; ``ratio`` is then of the spreads). ``state`` is SUSPECT, CONFIRMED or DISMISSED;
+    ``how`` tells what the state rests on. ``ratio`` is head / base with a 95 %
     interval; ``level`` is the value that the history gave, in the metric's unit. ``last_good`` and ``first_bad`` are
     ids of runs; ``incident`` is the open incident that already holds this series.
     """
@@ -41,7 +42,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Incident:
-    """Findings that share a start and, where one is found, a trigger. ``state`` is what the store holds."""
+    """Findings that share a start and, where one is found, a trigger. ``state`` is what the store holds.
+
+    ``shadow``: found while the policy only reports, so that it alerts nobody. ``owner`` and ``severity`` are what the
+    policy says of its worst finding. ``lost_s`` are the seconds that the device takes longer for it in one pass over
+    the workloads, each as often as its weight says.
+    """
 
     id: str
     title: str
@@ -57,6 +63,27 @@ class Incident:
     alternatives: list[str] = field(default_factory=list)
     base_commit: str | None = None
     head_commit: str | None = None
+    shadow: bool = False
+    owner: str = ""
+    severity: str = "normal"
+    lost_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class CoverageAlarm:
+    """Something that was measured and is not any more. Told once, and once more when it is back.
+
+    ``kind`` is ``nights`` (nights without a run), ``stopped`` (combinations), ``backend`` (all of a backend's),
+    ``samples`` (too few valid ones) or ``invalid`` (cases that the machine disturbed). ``state`` is ``new``, ``open``
+    (told on an earlier night) or ``recovered``; ``cases`` are labels; ``since`` is the run that showed it first.
+    """
+
+    kind: str
+    subject: str
+    state: str
+    text: str
+    cases: tuple[str, ...] = ()
+    since: str = ""
 
 
 @dataclass
@@ -64,7 +91,9 @@ class NightReport:
     """One judged run. ``suite_given`` is what ``--suite`` was given: a name or a file.
 
     ``incidents`` were found or settled by this run; ``still_open`` names older ones that it shows again, and
-    ``recovered`` those whose series are all back at their level.
+    ``recovered`` those whose series are all back at their level. ``shadow`` says why nothing alerts, empty where it
+    does; ``from_shadow`` are incidents found in it that nobody was told of and nobody has looked at. ``noisier`` are
+    series whose spread grew; they are told once and are no incidents.
     """
 
     run_id: str
@@ -92,8 +121,22 @@ class NightReport:
     what_changed: list[str] = field(default_factory=list)
     bundle: str = ""
     store: str = ""
+    shadow: str = ""
+    from_shadow: list[str] = field(default_factory=list)
+    coverage: list[CoverageAlarm] = field(default_factory=list)
+    noisier: list[Finding] = field(default_factory=list)
 
     @property
     def new_confirmed(self) -> list[Incident]:
-        """Incidents that turn a run red: confirmed by it, and not known before."""
+        """Incidents that turn a run red: confirmed by it, not known before, and not in shadow."""
+        return [i for i in self.fresh if not i.shadow]
+
+    @property
+    def fresh(self) -> list[Incident]:
+        """Incidents confirmed by this run and not known before, those in shadow too."""
         return [i for i in self.incidents if i.state is TriageState.NEW and i.is_new]
+
+    @property
+    def alarms(self) -> list[CoverageAlarm]:
+        """What stopped being measured and is told by this run for the first time."""
+        return [a for a in self.coverage if a.state == "new"]

@@ -45,6 +45,9 @@ _METRICS = (
         judged=True,
     ),
     Metric("max_abs_error", "1", "lower", "largest error against the oracle"),
+    Metric("max_rel_error", "1", "lower", "largest error over the oracle's largest value"),
+    Metric("wasted_work_ratio", "1", "lower", "FLOPs dispatched over FLOPs needed", exact=True, judged=True),
+    Metric("kv_memory_ratio", "1", "lower", "bytes of K/V held over those of the valid keys", exact=True),
     Metric("status", "1", "none", "how measuring ended; stands where an incident is about no number"),
     Metric("control_gemm_s", "s", "none", "frozen control: matrix product"),
     Metric("control_copy_s", "s", "none", "frozen control: copy"),
@@ -56,6 +59,15 @@ METRICS: dict[str, Metric] = {m.name: m for m in _METRICS}
 PRIMARY = "latency_s"
 
 
+#: What results of others brought along, by name.
+_BROUGHT: dict[str, Metric] = {}
+
+
 def metric(name: str) -> Metric:
-    """The registered metric, or one with no direction for a name that others bring."""
-    return METRICS.get(name) or Metric(name, "1", "none", "not registered here")
+    """The registered metric, what was declared of it, or one with no direction for a name that others bring."""
+    return METRICS.get(name) or _BROUGHT.get(name) or Metric(name, "1", "none", "not registered here")
+
+
+def declare(name: str, unit: str, better: Direction) -> None:
+    """Say what a metric of others means, before it is stored; the first to say so is right."""
+    _BROUGHT.setdefault(name, Metric(name, unit, better, "brought by results of others"))

@@ -1,6 +1,8 @@
-"""The shared parameter names, once: their order on screens and the kind of value each holds."""
+"""The shared parameter names, once: their order on screens and the kind of value each holds; and the taken names."""
 
 from __future__ import annotations
+
+from .metrics import METRICS
 
 #: name -> type of its value, in the order in which people read them.
 PARAMETERS: dict[str, type] = {
@@ -27,3 +29,14 @@ PARAMETERS: dict[str, type] = {
 
 #: Stands for q_len and kv_len where both are the same.
 SEQ_LEN = "seq_len"
+
+#: Longest name (of a parameter, metric, backend, run, ...) and longest other text, in characters.
+NAME_CHARS = 512
+TEXT_CHARS = 64 * 1024
+
+#: Columns of tables, exports and expressions that stand beside the parameters; a parameter called so would hide one.
+RESERVED = frozenset(
+    {"backend", "operation", "benchmark", "case", "status", "detail", "attempt", "stop_reason", "metrics"}
+    | {"regressed", "ratio", "ratio_se"}
+    | {f"{name}{end}" for name in METRICS for end in ("", "_low", "_high")}
+)

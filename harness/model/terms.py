@@ -7,6 +7,9 @@ import enum
 #: Raised by hand when the method of measuring changes; part of series identity.
 RULER_VERSION = "1"
 
+#: Option of a run that is one part, or is put together of the parts, of a sweep that was spread: "2/4".
+SHARD = "shard"
+
 #: Version of the bundle's record layout; a reader refuses a newer one.
 BUNDLE_SCHEMA = 1
 

@@ -34,10 +34,14 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A case prepared in a worker: where, under which number there, and how long a request may take."""
+    """A case prepared in a worker: where, under which number there, and how long a request may take.
+
+    ``first_call_s`` is None where that worker had called the case before.
+    """
 
     link: Link
     number: int
+    first_call_s: float | None
     timeout_s: float
 
 
@@ -98,22 +102,27 @@ class WorkerClient:
         options = options or MeasureOptions()
         body = {"case": to_plain(case), "options": to_plain(options)}
         try:
-            link, number = self._prepare_alone(body, options) if self.spec.isolate else self._prepare(body, options)
+            link, told = self._prepare_alone(body, options) if self.spec.isolate else self._prepare(body, options)
         except (Died, TimedOut) as error:
             raise CaseError(*_case_error(error)) from None
         handle = next(self._numbers)
-        self._prepared[handle] = _Prepared(link, number, options.timeout_s)
+        self._prepared[handle] = _Prepared(link, int(told["handle"]), told["first_call_s"], options.timeout_s)
         return handle
 
-    def _prepare(self, body: Message, options: MeasureOptions) -> tuple[Link, int]:
-        number = self._ask("prepare", body, options.timeout_s, timed=True)
-        assert self._link is not None
-        return self._link, int(number)
+    def first_call_s(self, handle: int) -> float | None:
+        """Seconds of the first call of a prepared case, compilation included; None where it had been called before."""
+        return self._held(handle).first_call_s
 
-    def _prepare_alone(self, body: Message, options: MeasureOptions) -> tuple[Link, int]:
+    def _prepare(self, body: Message, options: MeasureOptions) -> tuple[Link, Message]:
+        told = self._ask("prepare", body, options.timeout_s, timed=True)
+        assert self._link is not None
+        return self._link, told
+
+    def _prepare_alone(self, body: Message, options: MeasureOptions) -> tuple[Link, Message]:
         link = self._fresh()
         try:
-            return link, int(link.request("prepare", body, options.timeout_s, timed=True))
+            told: Message = link.request("prepare", body, options.timeout_s, timed=True)
+            return link, told
         except NotBegun:
             _discard(link)
             raise InfrastructureError("the worker ended before it began to prepare the case") from None

@@ -158,6 +158,12 @@ def _kernels(spec: WorkerSpec, environment: dict[str, str]) -> tuple[Path, str]:
         path, digest = kernels_location([str(found.parent)])
     else:
         answer = _probe(spec.python, environment.get("PYTHONPATH", ""))
+        if answer["kernels"] is None and answer["module"]:
+            raise _no_package(Path(answer["module"]))
+        if answer["kernels"] is None:
+            raise InputError(
+                f"kernels is not installed for {spec.python}; install it there or name a folder with kernels"
+            )
         path, digest = kernels_location([str(Path(answer["kernels"]).parent)])
     return Path(path).resolve(), digest
 
@@ -238,10 +244,6 @@ def _probe(python: str, search: str) -> dict[str, Any]:
         raise InfrastructureError(
             f"{python} does not answer (Python 3.11 or newer is needed): {done.stderr[-500:]}"
         ) from None
-    if answer["kernels"] is None and answer["module"]:
-        raise _no_package(Path(answer["module"]))
-    if answer["kernels"] is None:
-        raise InputError(f"kernels is not installed for {python}; install it there or name a folder with kernels")
     return answer
 
 

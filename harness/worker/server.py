@@ -224,7 +224,7 @@ class Server:
             failed = Measurement(case, _status(error), started, time.time() - started, text_of(error))
             return _plain(failed, found)
 
-    def _prepare(self, client: _Client, message: Message) -> int:
+    def _prepare(self, client: _Client, message: Message) -> Message:
         case = from_plain(Case, message.get("case"))
         options = from_plain(MeasureOptions, message.get("options"))
         log.write(f"prepare {case.backend} {case.benchmark} {case.workload.label}")
@@ -232,7 +232,7 @@ class Server:
             prepared = self.bench.prepare(case, options)
         self._handles += 1
         client.prepared[self._handles] = prepared
-        return self._handles
+        return {"handle": self._handles, "first_call_s": prepared.first_call_s}
 
     def _sample(self, client: _Client, message: Message) -> list[float]:
         handle, n = message.get("handle"), message.get("n")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.detection.sequential import SequentialOptions, decide
+from harness.judge.confirm import FALSE_ALARMS
 from harness.model import VerdictKind
 
 from .nights import Array, Count, Detector, alarms
@@ -57,7 +58,7 @@ def _settle(
         order = rng.permutation(free)[:most]
         base, head = np.exp(x[i, order]), np.exp(x[i, order + 1] + step)
         for n in range(4, len(order) + 1):
-            result = decide(base[:n], head[:n], SequentialOptions(futile=most))
+            result = decide(base[:n], head[:n], SequentialOptions(alpha=FALSE_ALARMS, futile=most))
             if result.verdict is not None:
                 break
         kept += result.verdict is VerdictKind.SLOWER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,13 +102,18 @@ class Planted:
 
 def planted(
     detector: Detector, kind: str, *, affected: int, series: int, history: int, nights: int, seed: int,
-    change: Callable[[int], Array], near: int,
+    change: Callable[[int], Array], near: int, looks: Sequence[int] = (),
 ) -> Planted:  # fmt: skip
-    """Judge once, ``nights`` after ``affected`` series began to change by ``change(nights)`` (log scale)."""
+    """Judge ``nights`` after ``affected`` series began to change by ``change(nights)`` (log scale).
+
+    ``looks``: earlier nights, counted from the change, on which it is judged as well; what any of them finds counts.
+    """
     x = suite(kind, series, history + nights, np.random.default_rng(seed))
     x[:affected, history:] += change(nights)
-    found = detector(x)
-    ours = [min((abs(i - history) for i in f), default=10**9) for f in found[:affected]]
+    ours = [10**9] * affected
+    for look in (*looks, nights):
+        found = detector(x[:, : history + look])
+        ours = [min([o, *(abs(i - history) for i in f)]) for o, f in zip(ours, found[:affected], strict=True)]
     hits = sum(d <= near for d in ours)
     elsewhere = sum(len(f) for f in found[affected:])
     return Planted(Count(hits, affected), Count(sum(d <= 1 for d in ours), hits), Count(elsewhere, series))

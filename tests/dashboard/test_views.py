@@ -111,6 +111,7 @@ def test_an_incident_tells_how_to_reproduce_it(filled: Path) -> None:
     assert "Planted in this demonstration" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_hostile_names_are_text(db: Path, name: str) -> None:
     cases = [stores._named(stores.HOSTILE), *stores.grid(4)]
@@ -126,6 +127,7 @@ def test_hostile_names_are_text(db: Path, name: str) -> None:
         assert not element.allow_html if hasattr(element, "allow_html") else True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["incidents", "incident"])
 def test_many_incidents_are_paged(db: Path, name: str) -> None:
     cases = stores.grid(4)
@@ -142,6 +144,7 @@ def test_many_incidents_are_paged(db: Path, name: str) -> None:
         assert len(at.dataframe[0].value) == 30
 
 
+@pytest.mark.slow
 def test_five_thousand_combinations_in_one_incident(db: Path) -> None:
     cases = stores.grid(5000)
     stores.run(db, "base", cases)
@@ -156,6 +159,7 @@ def test_five_thousand_combinations_in_one_incident(db: Path) -> None:
     assert not app("incidents").exception
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["incidents", "series"])
 def test_a_locked_store_is_told_in_words(db: Path, name: str) -> None:
     open_store(db).close()

@@ -7,6 +7,9 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import inspect, text
+
+from db.engine import Store
 from harness.bundle import BundleWriter
 from harness.model import (
     Case,
@@ -101,9 +104,13 @@ def seeded_bundle(path: Path, seed: int, *, runs: int = 3, cases: int = 40) -> P
     return path
 
 
-def dump(path: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """All rows of all tables of a SQLite store, in order of their keys; read past SQLAlchemy."""
-    with sqlite3.connect(path) as connection:
+def dump(place: Path | Store) -> dict[str, list[tuple[Any, ...]]]:
+    """All rows of all tables of a store, sorted; read past what :mod:`db` says of them."""
+    if isinstance(place, Store):
+        with place.engine.connect() as connection:
+            names = inspect(connection).get_table_names()
+            return {n: sorted(map(tuple, connection.execute(text(f'SELECT * FROM "{n}"'))), key=repr) for n in names}
+    with sqlite3.connect(place) as connection:
         tables = [r[0] for r in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
         out = {t: sorted(connection.execute(f'SELECT * FROM "{t}"').fetchall(), key=repr) for t in tables}
     connection.close()

@@ -236,6 +236,7 @@ def test_limit_on_file_size(tmp_path: Path) -> None:
         assert ingest_bundle(store, bundle).taken > 1000
 
 
+@pytest.mark.slow
 def test_two_processes_open_a_new_store_at_once(tmp_path: Path) -> None:
     code = "import sys\nfrom tests.db.children import open_when_told\nopen_when_told(sys.argv[1])"
     for attempt in range(3):

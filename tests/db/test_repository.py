@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from db.engine import Store, open_store
+from db.engine import Store
 from db.queries import incident, incidents
 from db.repository import (
     TRANSITIONS,
@@ -19,18 +21,21 @@ from db.repository import (
 from harness.ingest import ingest_bundle
 from harness.model import InputError, TriageState, VerdictKind
 
+from .conftest import Fresh
 from .factory import MACHINE, dump, make_case, make_measurement, make_run, write_run
 
 S = TriageState
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = open_store(tmp_path / "x.db")
+def store(fresh: Fresh, tmp_path: Path) -> Iterator[Store]:
+    """A store with two runs."""
+    made = fresh()
     for number in range(2):
-        made = [make_measurement(make_case(i), at=float(i)) for i in range(3)]
-        ingest_bundle(store, write_run(tmp_path / f"{number}.jsonl", make_run(number), made))
-    return store
+        measurements = [make_measurement(make_case(i), at=float(i)) for i in range(3)]
+        ingest_bundle(made, write_run(tmp_path / f"{number}.jsonl", make_run(number), measurements))
+    yield made
+    made.close()
 
 
 def record(**changes: object) -> IncidentRecord:
@@ -105,11 +110,11 @@ def test_update_keeps_what_people_decided(store: Store) -> None:
     assert [r.ratio for r in found.regressions] == [1.5, 1.2]
 
 
-def test_same_upsert_twice_changes_nothing(store: Store, tmp_path: Path) -> None:
+def test_same_upsert_twice_changes_nothing(store: Store) -> None:
     upsert_incident(store, record(), [regression(0)], at=100.0)
-    before = dump(tmp_path / "x.db")
+    before = dump(store)
     upsert_incident(store, record(), [regression(0)], at=100.0)
-    assert dump(tmp_path / "x.db") == before
+    assert dump(store) == before
 
 
 @pytest.mark.parametrize(
@@ -120,13 +125,13 @@ def test_same_upsert_twice_changes_nothing(store: Store, tmp_path: Path) -> None
         ({"head_run": "none"}, "run 'none' is not in the store"),
     ],
 )
-def test_unknown_parts_change_nothing(store: Store, tmp_path: Path, changes: dict[str, object], message: str) -> None:
-    before = dump(tmp_path / "x.db")
+def test_unknown_parts_change_nothing(store: Store, changes: dict[str, object], message: str) -> None:
+    before = dump(store)
     with pytest.raises(InputError, match=message):
         upsert_incident(store, record(), [regression(0), regression(1, **changes)])
     with pytest.raises(InputError, match="revision 'none'"):
         upsert_incident(store, record(first_bad_revision="none"), [])
-    assert dump(tmp_path / "x.db") == before
+    assert dump(store) == before
 
 
 @pytest.mark.parametrize("before", list(S))
@@ -148,7 +153,7 @@ def test_only_allowed_steps(store: Store, before: TriageState, after: TriageStat
 
 
 def test_triage_needs_an_incident_and_a_reason(store: Store) -> None:
-    with pytest.raises(InputError, match=r"no incident 'zzz' in .*x\.db"):
+    with pytest.raises(InputError, match=f"no incident 'zzz' in {re.escape(store.name)}"):
         triage(store, "zzz", S.FIXED, "because", "bob")
     with pytest.raises(InputError, match="no incident 'zzz'"):
         set_owner(store, "zzz", "bob")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from db import screens
-from db.engine import Store, open_store
+from db.engine import Store
 from db.queries import incidents
 from db.repository import IncidentRecord, RegressionRecord, set_owner, triage, upsert_incident
 from harness.ingest import ingest_bundle
 from harness.model import Case, Environment, Machine, Status, TriageState, Value, VerdictKind
 
+from .conftest import Fresh
 from .factory import DAY, MACHINE, START, make_case, make_measurement, make_run, write_run
 
 CASES = [make_case(i, ("sdpa_math", "segmented")[i % 2]) for i in range(4)]
@@ -41,12 +43,13 @@ def report(store: Store, name: str, cases: list[Case], state: TriageState = Tria
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    made = open_store(tmp_path / "x.db")
+def store(fresh: Fresh, tmp_path: Path) -> Iterator[Store]:
+    made = fresh()
     put(made, tmp_path, 0, [1.0, 2.0, 3.0, 4.0])
     put(made, tmp_path, 1, [1.1, 2.0, Status.CRASHED, None])
     put(made, tmp_path, 2, [1.0, 4.0, 3.0, None])
-    return made
+    yield made
+    made.close()
 
 
 def test_the_mark_changes_with_every_kind_of_write(store: Store, tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ class Controls(NamedTuple):
 class Prepared:
     def __init__(self, backend: str) -> None:
         self.backend = backend
+        self.first_call_s = 0.002
 
     def sample(self, n: int) -> list[float]:
         if self.backend == "die_in_sample":

@@ -67,6 +67,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[sub
     process.communicate()
 
 
+@pytest.mark.slow
 def test_nothing_outlives_a_killed_sweep_and_the_next_waits_for_that(
     sweep: tuple[subprocess.Popen[str], list[int]],
 ) -> None:
@@ -79,6 +80,7 @@ def test_nothing_outlives_a_killed_sweep_and_the_next_waits_for_that(
         assert not any(alive(p) for p in pids), "the lock was free before they had gone"
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_everything_before_it_is_raised(sweep: tuple[subprocess.Popen[str], list[int]]) -> None:
     process, pids = sweep
     process.send_signal(signal.SIGINT)

@@ -36,6 +36,7 @@ def run(python: Path, code: str, **variables: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_the_ruler_and_its_packages_are_todays(python: Path) -> None:
     where = run(python, "import harness, msgspec, asv_runner; print(harness.__file__)")
     assert Path(where).parent == ROOT / "harness"

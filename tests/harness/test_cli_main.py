@@ -33,6 +33,7 @@ ENDLESS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", ENDLESS)
 def test_endless_files(args: tuple[str, ...]) -> None:
     import resource

@@ -22,7 +22,7 @@ def bundle(path: Path, number: int = 0, cases: int = 2) -> Path:
 
 
 def names(paths: list[Path]) -> list[str]:
-    return [path.name for path, _ in expand(paths)]
+    return [path.name for path, _ in expand(paths)[0]]
 
 
 def test_several_paths_are_taken_whole(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_new_format_is_one_reader_and_one_line(tmp_path: Path, monkeypatch: py
     with open_store(str(tmp_path / "s.db")) as store:
         report = import_paths(store, [tmp_path / "all"])
     assert sorted(report["runs"]) == ["run-000", "run-001"] and report["warnings"] == ["read as notes"]
-    with pytest.raises(InputError, match=r"known are attnwatch bundle \(\*\.jsonl\), notes \(notes\)"):
+    with pytest.raises(InputError, match=r"known are attnwatch bundle \(\*\.jsonl\), .*notes \(notes\)"):
         expand([Path(__file__)])
 
 
@@ -126,3 +126,19 @@ def test_checking_writes_nothing_but_reports_the_same(tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     assert check_paths([path])["taken"] == 2
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_format_can_be_named_and_links_that_lead_out_are_passed_over(tmp_path: Path) -> None:
+    table = tmp_path / "in" / "numbers.txt"
+    table.parent.mkdir()
+    table.write_text("series,value\na,1.5\na,2.5\n")
+    with pytest.raises(InputError, match=r"numbers.txt: not of a format"):
+        check_paths([table])
+    assert check_paths([table], "csv")["taken"] == 2
+    with pytest.raises(InputError, match=r"--format: 'cvs' is none of attnwatch bundle, asv"):
+        check_paths([table], "cvs")
+    (tmp_path / "in" / "b.csv").write_text("series,value\nb,1\n")
+    (tmp_path / "out.csv").write_text("series,value\nsecret,1\n")
+    (tmp_path / "in" / "link.csv").symlink_to(tmp_path / "out.csv")
+    report = check_paths([tmp_path / "in"])
+    assert report["taken"] == 1 and any("link.csv: a link out of" in w for w in report["warnings"])

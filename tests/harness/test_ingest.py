@@ -9,11 +9,12 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from db.engine import Store, open_store
-from db.importer import OK_STORED, OTHER_CONTENT
+from db.importer import OK_STORED
 from db.queries import cases, controls, measurements_of_run, run, samples
 from harness.bundle import BundleWriter
 from harness.ingest import IngestReport, ingest_bundle
@@ -160,31 +161,117 @@ def test_ok_is_never_overwritten(store: Store, tmp_path: Path) -> None:
     ingest_bundle(store, write_run(tmp_path / "a.jsonl", make_run(), [make_measurement(case, 1e-3)]))
     later = [
         make_measurement(case, 5e-3, attempt=2, at=9e9),
-        make_measurement(case, 6e-3, at=8e9),
         make_measurement(case, status=Status.WRONG, attempt=3),
     ]
     report = ingest_bundle(store, write_run(tmp_path / "b.jsonl", make_run(), later))
-    assert (report.taken, report.dropped, report.duplicates) == (0, 3, 0)
-    assert report.reasons == {OK_STORED: 2, OTHER_CONTENT: 1}
+    assert (report.taken, report.dropped, report.duplicates) == (0, 2, 0)
+    assert report.reasons == {OK_STORED: 2}
     (row,) = measurements_of_run(store, "run-000", superseded=True)
     assert row.metrics["latency_s"].value == 1e-3
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "started_at": {"at": 1.7e9 + 1},
+    "duration_s": {"duration_s": 0.5},
+    "detail": {"detail": "another"},
+    "stop_reason": {"stop_reason": "time"},
+    "operators": {"operators": ["aten::bmm"]},
+    "telemetry": {"telemetry": {"load": 1}},
+    "discarded": {"discarded": {"throttled": 1}},
+    "samples.latency_s": {"samples": {"latency_s": [1e-3, 2e-3]}},
+    "warmup.latency_s": {"warmup": {}},
+    "metrics.latency_s": {"metrics": {"latency_s": Value(0.25, n=3), "peak_memory_bytes": Value(4096.0)}},
+    "metrics.mine": {
+        "metrics": {"latency_s": Value(1e-3, 1e-3 * 0.99, 1e-3 * 1.01, 3), "peak_memory_bytes": Value(4096.0),
+                    "mine": Value(1.0)},
+    },
+    "status": {"status": Status.WRONG, "detail": "it was wrong"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", CHANGES)
+@pytest.mark.parametrize("together", [False, True])
+def test_the_same_attempt_with_other_content_is_a_conflict(
+    store: Store, tmp_path: Path, field: str, together: bool
+) -> None:
+    first = make_measurement(make_case(), 1e-3, telemetry={"load": True})
+    other = make_measurement(make_case(), 1e-3, **{"telemetry": {"load": True}, **CHANGES[field]})
+    path = write_run(tmp_path / "a.jsonl", make_run(), [make_measurement(make_case(9)), first])
+    ingest_bundle(store, path)
+    before = dump(tmp_path / "x.db")
+    # Together with something new, and before or after what it contradicts in one file.
+    found = [make_measurement(make_case(5)), *([first] if together else []), other]
+    path = write_run(tmp_path / "b.jsonl", make_run(), found)
+    with pytest.raises(InputError, match=rf"b\.jsonl:{2 + len(found)}: attempt 1 of prefill sdpa_math") as caught:
+        ingest_bundle(store, path)
+    assert caught.value.exit_code == 2
+    assert "in run 'run-000' is already stored with other content (" in str(caught.value)
+    assert field in str(caught.value)
+    assert dump(tmp_path / "x.db") == before
+    with open_store(tmp_path / "fresh.db") as fresh:
+        if together:
+            with pytest.raises(InputError, match="is already stored with other content"):
+                ingest_bundle(fresh, path)
+
+
+def test_the_same_content_written_otherwise_is_no_conflict(store: Store, tmp_path: Path) -> None:
+    m = make_measurement(make_case(), telemetry={"a": 1, "b": "\u00e9\x00", "c": 10**30, "d": 1e300, "e": None})
+    path = write_run(tmp_path / "a.jsonl", make_run(), [m, m])
+    report = ingest_bundle(store, path)
+    assert (report.taken, report.duplicates) == (1, 1)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    turned = [json.dumps(dict(sorted(line.items())), sort_keys=True, ensure_ascii=True) for line in lines]
+    (tmp_path / "b.jsonl").write_text("\n".join(turned) + "\n")
+    report = ingest_bundle(store, tmp_path / "b.jsonl")
+    assert (report.taken, report.duplicates, report.warnings) == (0, 2, [])
+
+
+def test_what_is_known_of_a_commit_is_kept_and_differences_are_noted(store: Store, tmp_path: Path) -> None:
+    def night(number: int, **changes: Any) -> Path:
+        revision = Revision("abc", "abc", **changes)
+        return write_run(tmp_path / f"{number}.jsonl", make_run(number, revision=revision), [])
+
+    assert ingest_bundle(store, night(0)).warnings == []
+    # What was not known is filled in, by whoever knows first.
+    assert ingest_bundle(store, night(1, subject="Make it fast", committed_at=1e9)).warnings == []
+    report = ingest_bundle(store, night(2, subject="Buy now", committed_at=2e9, dirty=True))
+    assert report.warnings == [
+        "revision abc: dirty True differs from False, which is stored and kept",
+        "revision abc: committed_at 2000000000.0 differs from 1000000000.0, which is stored and kept",
+        "revision abc: subject 'Buy now' differs from 'Make it fast', which is stored and kept",
+    ]
+    assert ingest_bundle(store, night(3)).warnings == [], "a bundle that does not know contradicts nothing"
+    for number in range(4):
+        found = run(store, f"run-00{number}")
+        assert found is not None
+        assert (found.subject, found.committed_at, found.dirty) == ("Make it fast", 1e9, False)
+
+
+def test_a_run_cannot_end_before_it_starts(store: Store, tmp_path: Path) -> None:
+    path = write_run(tmp_path / "b.jsonl", make_run(), [make_measurement(make_case())], end=False)
+    line = {"kind": "end", "schema": 1, "run_id": "run-000", "finished_at": make_run().started_at - 1}
+    path.write_text(path.read_text() + json.dumps(line) + "\n")
+    before = dump(tmp_path / "x.db")
+    with pytest.raises(InputError, match=r"b\.jsonl:4: field finished_at: 1699999999\.0 is before the start"):
+        ingest_bundle(store, path)
+    assert dump(tmp_path / "x.db") == before
 
 
 def test_resumed_run_closes_once(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "b.jsonl"
     write_run(path, make_run(), [make_measurement(make_case(0))], end=False)
     with BundleWriter(path) as out:
-        out.end(RunEnd("run-000", 100.0, False, 1))
+        out.end(RunEnd("run-000", 1.7e9 + 100.0, False, 1))
         out.run(make_run(started_at=5e9))
         out.measurement("run-000", make_measurement(make_case(1)))
-        out.end(RunEnd("run-000", 200.0, True, 2))
-        out.end(RunEnd("run-000", 150.0, False, 1))
+        out.end(RunEnd("run-000", 5e9 + 200.0, True, 2))
+        out.end(RunEnd("run-000", 5e9 + 150.0, False, 1))
     for _ in range(2):
         report = ingest_bundle(store, path)
         assert report.taken + report.duplicates == 2
         found = run(store, "run-000")
         assert found is not None
-        assert (found.finished_at, found.complete, found.measured) == (200.0, True, 2)
+        assert (found.finished_at, found.complete, found.measured) == (5e9 + 200.0, True, 2)
         assert found.started_at == make_run().started_at
 
 
@@ -225,14 +312,14 @@ HOSTILE = [
     '"><script>alert(1)</script>',
     "a\x00b",
     "\ud800 lone",
-    "x" * 200_000,
+    "x" * 500,
     "\u202e\U0001f600 %s %(name)s {0} :name ?",
 ]
 
 
 def test_hostile_names(store: Store, tmp_path: Path) -> None:
     for number, text in enumerate(HOSTILE):
-        case = make_case(0, text, dtype=text)
+        case = make_case(0, text, mine=text)
         m = make_measurement(
             case,
             detail=text,
@@ -250,7 +337,7 @@ def test_hostile_names(store: Store, tmp_path: Path) -> None:
         stored = shown.replace("\x00", "\u2400")
         (row,) = measurements_of_run(store, f"{number} {stored}")
         assert (row.detail, row.case.backend) == (stored, stored)
-        assert row.case.params["dtype"] == shown
+        assert row.case.params["mine"] == shown
         assert row.operators == [shown]
         assert samples(store, row.id)["samples"] == {shown: [1.0]}
         assert list(row.metrics) == [stored]

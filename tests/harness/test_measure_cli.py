@@ -104,6 +104,7 @@ def test_bad_usage_ends_2_and_names_the_remedy(cli: Cli, args: list[str], messag
     assert stderr.startswith("attnwatch: ") and "Traceback" not in stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interruption_keeps_the_bundle_and_the_next_run_resumes(cli: Cli, tmp_path: Path, number: int) -> None:
     out = tmp_path / "b.jsonl"

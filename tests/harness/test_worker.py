@@ -183,6 +183,7 @@ def test_worker_refuses_other_kernels_than_asked_for(tmp_path: Path, runtime: Pa
         open_channel(wrong, "f" * 16, 30.0)
 
 
+@pytest.mark.slow
 def test_four_clients_at_once_start_one_worker(tmp_path: Path, runtime: Path) -> None:
     script = (
         "import sys, json\n"

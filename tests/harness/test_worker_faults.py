@@ -36,7 +36,12 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("exit", Status.CRASHED, ["the worker exited by itself with code 7"]),
         ("exit0", Status.CRASHED, ["the worker exited by itself with code 0"]),
         ("closefds", Status.CRASHED, ["closed descriptors that it had not opened, the worker's connection among them"]),
-        ("closefds_slow", Status.CRASHED, ["lost its connection while it ran on", "was killed for it"]),
+        pytest.param(
+            "closefds_slow",
+            Status.CRASHED,
+            ["lost its connection while it ran on", "was killed for it"],
+            marks=pytest.mark.slow,
+        ),
         ("raise", Status.CRASHED, ["RuntimeError: boom"]),
         ("sysexit", Status.CRASHED, ["SystemExit: 3"]),
         ("memory", Status.OUT_OF_MEMORY, ["MemoryError: 4 GiB"]),

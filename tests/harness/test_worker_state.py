@@ -105,6 +105,7 @@ def told() -> dict[str, list[tuple[str, bool, bool]]]:
     return dict(map(json.loads, done.stdout.splitlines()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", _MUTATIONS)
 def test_a_change_is_named(told: dict[str, list[tuple[str, bool, bool]]], statement: str) -> None:
     words, timing = _MUTATIONS[statement]

@@ -77,6 +77,7 @@ def commands() -> list[str]:
     return sorted(leaves(get_command(app)))
 
 
+@pytest.mark.slow
 def test_every_command_has_help_and_exits_0(run: Run) -> None:
     found = commands()
     assert {"nightly", "measure", "ingest", "compare", "doctor", "export", "db upgrade", "workload import"} <= set(
@@ -87,6 +88,7 @@ def test_every_command_has_help_and_exits_0(run: Run) -> None:
         assert done.code == 0 and done.out.startswith(f"Usage: attnwatch {name}") and not done.err, name
 
 
+@pytest.mark.slow
 def test_what_prints_results_takes_json(run: Run) -> None:
     for name in commands():
         if name != "dashboard":  # serves until it is ended
@@ -135,6 +137,7 @@ def test_infrastructure_ends_3(run: Run, tmp_path: Path) -> None:
         assert "Traceback" not in done.err.partition("log ")[0]
 
 
+@pytest.mark.slow
 def test_ingest_check_info_and_upgrade_say_json(run: Run, tmp_path: Path, db: str) -> None:
     for args, expect in (
         (("import-check", "b.jsonl"), {"taken": 3, "duplicates": 0}),
@@ -154,6 +157,7 @@ def test_ingest_check_info_and_upgrade_say_json(run: Run, tmp_path: Path, db: st
     assert json.loads(run("db", "info", "--db", "other.db", "--json").out)["measurements"] == 0
 
 
+@pytest.mark.slow
 def test_export_as_csv_and_as_json(run: Run, db: str) -> None:
     plain = run("export", "--db", db)
     rows = list(csv.DictReader(io.StringIO(plain.out)))
@@ -170,6 +174,7 @@ def samples(path: Path, ratio: float) -> str:
     return path.name
 
 
+@pytest.mark.slow
 def test_compare_csv_ends_1_for_slower_0_otherwise_and_refuses_other_modes(run: Run, tmp_path: Path) -> None:
     slow, fast = samples(tmp_path / "slow.csv", 1.5), samples(tmp_path / "fast.csv", 0.5)
     done = run("compare", "--csv", slow, "--json")
@@ -189,6 +194,7 @@ def test_compare_csv_ends_1_for_slower_0_otherwise_and_refuses_other_modes(run: 
     assert run("compare", "--csv", slow, "--relevant", "0.9").code == 0
 
 
+@pytest.mark.slow
 def test_compare_gives_a_backend_of_ones_own_to_both_sides(run: Run, tmp_path: Path) -> None:
     """The fake bench runs whatever it is named; that the module is pinned shows in the worker's key."""
     (tmp_path / "mymod.py").write_text("def ok():\n    pass\n")

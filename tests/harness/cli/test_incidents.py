@@ -23,9 +23,10 @@ def run(world: World, *args: str, expect: int = 0) -> subprocess.CompletedProces
 
 
 def test_an_empty_store_has_nothing_to_tell(world: World) -> None:
-    assert json.loads(run(world, "detect", "--json").stdout) == {"incidents": []}
+    assert json.loads(run(world, "detect", "--json").stdout) == {"incidents": [], "overdue": []}
 
 
+@pytest.mark.slow
 def test_the_life_of_an_incident(world: World, tmp_path: Path) -> None:
     world.cost = slower(lambda case, kernels, torch: odd(case) and kernels == "b")
     for kernels in "aab":

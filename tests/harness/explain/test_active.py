@@ -19,6 +19,7 @@ from .test_recovery import table
 TRUTHS = ["kv_len % 64 != 0 and q_len == 1", "q_len <= 3 and causal", "batch >= 32", "kv_len % 128 != 0"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("truth", TRUTHS)
 def test_settles_on_the_truth_beyond_the_sweep(truth: str) -> None:
     rows, hit = table(truth, 500, 1)
@@ -33,6 +34,7 @@ def test_settles_on_the_truth_beyond_the_sweep(truth: str) -> None:
                 assert found(row) == test(row), (found.text, row)
 
 
+@pytest.mark.slow
 def test_candidates_agree_on_the_table_and_the_chosen_row_splits_them() -> None:
     rows, hit = table("q_len == 1 and kv_len % 128 != 0", 400, 2)
     (trigger,) = explain(rows, hit).triggers

@@ -81,6 +81,7 @@ def test_one_cause_may_cost_combinations_differently(predicate: str) -> None:
     assert told.regressed[truth].mean() > 0.95
 
 
+@pytest.mark.slow
 def test_getting_faster_is_no_regression_of_the_others() -> None:
     for predicate, factor in (("q_len == 1", 0.8), ("kv_len > 64", 0.8), ("backend == 'flash_attn'", 0.95)):
         rows, truth = table(predicate, 500, 6)

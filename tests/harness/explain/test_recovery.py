@@ -90,7 +90,7 @@ def test_small_effect_among_most_rows() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["labels", "gauss", "t3", "understated", "shift"])
+@pytest.mark.parametrize("kind", ["labels", "gauss", "t3", "understated", "shift", "spikes"])
 def test_nothing_is_said_of_noise(kind: str) -> None:
     for seed in range(3):
         rows, _ = table("True", 500, 10 + seed)
@@ -99,9 +99,19 @@ def test_nothing_is_said_of_noise(kind: str) -> None:
             told = explain(rows, rng.random(500) < 0.2)
         else:
             noise = 0.02 * (rng.standard_normal(500) if kind in ("gauss", "shift") else rng.standard_t(3, 500))
+            if kind == "spikes":  # seen on shared machines: a row in twelve far off, for no reason
+                noise += np.where(rng.random(500) < 0.08, rng.exponential(0.5, 500), 0.0)
             se = np.full(500, 0.02 / 1.5) if kind == "understated" else None
             told = explain(rows, ratio=np.exp(noise + (0.04 if kind == "shift" else 0.0)), ratio_se=se)
         assert not told.triggers, said(told)
+
+
+def test_a_cause_is_found_among_spikes() -> None:
+    rows, truth = table("kv_len % 128 != 0 and q_len == 1", 700, 5)
+    rng = np.random.default_rng(8)
+    noise = 0.02 * rng.standard_normal(700) + np.where(rng.random(700) < 0.05, rng.exponential(0.5, 700), 0.0)
+    told = explain(rows, ratio=np.exp(noise + math.log(1.15) * truth))
+    assert exact(told, "kv_len % 128 != 0 and q_len == 1"), said(told)
 
 
 def test_all_and_none() -> None:

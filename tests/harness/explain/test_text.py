@@ -40,6 +40,7 @@ def tables(draw: st.DrawFn) -> list[dict[str, Any]]:
     return [{n: v[int(rng.integers(len(v)))] for n, v in zip(names, values, strict=True)} for _ in range(24)]
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(tables(), st.integers(0, 2**16))
 def test_text_agrees_with_the_mask_on_every_row(rows: list[dict[str, Any]], seed: int) -> None:
@@ -57,6 +58,7 @@ def test_text_agrees_with_the_mask_on_every_row(rows: list[dict[str, Any]], seed
             assert said == [compile_expr(term.text)(row) for row in rows], term.text
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_text_of_numbers_raises_on_no_other_numbers(data: st.DataObject) -> None:

@@ -1,0 +1,1 @@
+"""Results that others measured: one module per format, each a class that gives our records (see :mod:`.base`)."""
