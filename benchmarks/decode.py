@@ -20,6 +20,11 @@ QUESTION = Question(
         ),
         "weekly": grid("attention", q_len=1, kv_len=[8192, 16384, 32768], batch=[1, 4, 16], heads_q=32,
                        heads_kv=8, head_dim=128, dtype="bfloat16", causal=True),
+        "incidents": (
+            *grid("attention", q_len=[1, 4], kv_len=[64, 127, 128, 129, 256, 384, 385, 500, 512, 640, 641, 1024, 1153],
+                  heads_q=8, heads_kv=2, causal=True),
+            *grid("attention", q_len=1, kv_len=[512, 2048, 8192, 32768], batch=4, heads_kv=2, causal=True),
+        ),
     },
 )  # fmt: skip
 

@@ -60,7 +60,9 @@ def history(events: list[TriageRow]) -> None:
         st.markdown(f"{when(e.at)} UTC · {before}**{label(e.to_state)}** · {plain(e.author)}: {plain(e.reason)}")
 
 
-def badge(state: str) -> None:
-    """The state as a coloured word with its meaning."""
-    meaning, colour = STATE_WORDS.get(state, ("", "gray"))
-    st.badge(label(state), color=colour, help=meaning)  # type: ignore[arg-type]
+def badge(incident: IncidentRow) -> None:
+    """The state as a coloured word with its meaning, and whether the incident was found in shadow."""
+    meaning, colour = STATE_WORDS.get(incident.state, ("", "gray"))
+    st.badge(label(incident.state), color=colour, help=meaning)  # type: ignore[arg-type]
+    if incident.evidence.get("shadow"):
+        st.badge("shadow", color="gray", help="Found while the policy only reports: it alerts nobody.")

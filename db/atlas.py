@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import String, and_, case, exists, func, select
+from sqlalchemy import String, and_, exists, func, select
 
 from . import tables as t
 from .engine import Store
@@ -71,25 +71,22 @@ def atlas(
         if not runs:
             return AtlasPage([], 0)
         # As a list, so that both databases go from these runs to their measurements and never read all of them.
-        back = case({run: place for place, run in enumerate(runs)}, value=m.run_id)
         points = (
-            select(m.case_id.label("case_id"), v.value.label("value"), back.label("back"))
+            select(m.case_id.label("case_id"), v.value.label("value"), m.run_id.label("run_id"))
             .join(v, and_(v.measurement_id == m.id, v.metric_id == which))
             .where(m.run_id.in_(runs), m.superseded.is_(False))
         )
         if filters:
             points = points.join(c, c.id == m.case_id).where(*filters)
         point = points.subquery()
-        # Grouping twice costs far less than a window over every point.
-        first = select(point.c.case_id, func.min(point.c.back).label("back")).group_by(point.c.case_id).subquery()
-        is_first = point.c.back == first.c.back
+        # Read once, one value for each run: whatever a database guesses of runs that it has just been given, nothing is
+        # joined with itself.
+        newest = func.coalesce(*(func.max(point.c.value).filter(point.c.run_id == run) for run in runs), None)
+        others = func.nullif(func.count() - 1, 0)
         summary = (
             select(
-                point.c.case_id,
-                func.max(point.c.value).filter(is_first).label("newest"),
-                func.avg(point.c.value).filter(~is_first).label("level"),
+                point.c.case_id, newest.label("newest"), ((func.sum(point.c.value) - newest) / others).label("level")
             )
-            .join(first, first.c.case_id == point.c.case_id)
             .group_by(point.c.case_id)
             .cte("summary")
         )

@@ -14,7 +14,7 @@ from sqlalchemy import JSON, Boolean, Connection, Table, Text, cast, delete, fun
 from harness.model import InfrastructureError, InputError
 
 from . import tables as t
-from .bulk import BulkInsert
+from .bulk import BulkInsert, refresh_statistics
 from .engine import Store, dump_json
 
 #: Rows held at a time.
@@ -78,6 +78,7 @@ def copy_store(
             done.append(_copy_table(table, have, put, target.name, progress))
             if put.dialect.name == "postgresql":
                 _go_on_counting(table, put)
+        refresh_statistics(put)
     return done
 
 
@@ -95,7 +96,7 @@ def digests(store: Store) -> dict[str, str]:
 
 def _copy_table(table: Table, have: Connection, put: Connection, target: str, progress: Progress | None) -> TableCopy:
     given, found = _Digest(), _Digest()
-    insert = BulkInsert(put, _MODELS[table.name], [c.name for c in table.columns])
+    insert = BulkInsert(put, _MODELS[table.name], [c.name for c in table.columns], fresh=True)
     for rows in _rows(table, have):
         given.add(rows)
         insert(rows)

@@ -18,7 +18,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 
 from harness.jsonout import finite
-from harness.model import InputError
+from harness.model import InfrastructureError, InputError
 
 from .errors import explain
 from .schema import ensure_schema
@@ -44,6 +44,10 @@ class Store:
     path: Path | None
     read_only: bool
     lock_timeout_s: float = LOCK_TIMEOUT_S
+    _file: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        self._file = self._place()
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:
@@ -62,11 +66,29 @@ class Store:
                 # Repeatable read would look at the store as it was before the wait for the lock.
                 options["isolation_level"] = "READ COMMITTED"
             connection = plain.execution_options(**options)
+            self._file = self._file or self._place()
             with connection.begin():
                 if connection.dialect.name == "postgresql":
                     connection.exec_driver_sql(f"SET LOCAL lock_timeout = {max(1, round(self.lock_timeout_s * 1000))}")
                     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
                 yield connection
+                self._still_there()
+            self._still_there()
+
+    def _place(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat() if self.path is not None else None
+        except OSError:
+            return None
+        return None if found is None else (found.st_dev, found.st_ino)
+
+    def _still_there(self) -> None:
+        """SQLite goes on writing to a file that nobody can find any more, and says nothing."""
+        if self._file is not None and self._place() != self._file:
+            raise InfrastructureError(
+                f"{self.name}: the file was moved, deleted or replaced while it was open; nothing of this step is in "
+                "what is there now; put the store back, or repeat it to begin a new one"
+            )
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
@@ -75,8 +97,10 @@ class Store:
             yield
         except DBAPIError as error:
             raise explain(self.name, error.orig) from error
-        except sqlite3.Error as error:
-            raise explain(self.name, error) from error
+        except Exception as error:
+            if isinstance(error, sqlite3.Error) or type(error).__module__.startswith("psycopg"):
+                raise explain(self.name, error) from error
+            raise
 
     def close(self) -> None:
         """Close all connections."""

@@ -11,8 +11,6 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from harness.model import (
-    RULER_VERSION,
-    Environment,
     InputError,
     Measurement,
     Revision,
@@ -20,7 +18,6 @@ from harness.model import (
     RunEnd,
     Status,
     Value,
-    content_key,
     label,
     metric,
 )
@@ -30,13 +27,15 @@ from . import samples as codec
 from . import shards
 from . import tables as t
 from .attempts import BadMeasurement, check_repeats
-from .bulk import BulkInsert, clean, table_of, to_json, upsert
+from .bulk import BulkInsert, clean, refresh_statistics, table_of, to_json, upsert
+from .identity import identity
 
 #: Case ids kept in memory; beyond that they are looked up again, so that memory stays flat.
 _CASE_CACHE = 16384
 #: Values in one IN list; both databases take far more.
 _IN_LIST = 1000
-
+#: Measurements from which on statistics matter to a database.
+_FEW = 5000
 
 OK_STORED = "an ok measurement of this case is already stored for this run"
 
@@ -66,19 +65,6 @@ class _Stored:
     ok: bool = False
 
 
-def identity(environment: Environment) -> tuple[str, str]:
-    """(machine fingerprint, environment hash) under the ruler that the record was measured with.
-
-    The properties of the model use the ruler of this process; an older bundle must not join today's series.
-    """
-    machine = environment.machine
-    if environment.ruler_version != RULER_VERSION:
-        parts = ("machine", machine.device_kind, machine.device_model, machine.clock_policy)
-        machine.__dict__["fingerprint"] = content_key(*parts, environment.ruler_version)[:16]
-        environment.__dict__.pop("hash", None)
-    return machine.fingerprint, environment.hash
-
-
 class Importer:
     """Writes records within one write transaction (see :meth:`db.engine.Store.write`).
 
@@ -94,6 +80,7 @@ class Importer:
         top = connection.execute(select(func.max(t.Measurement.id))).scalar()
         # The transaction excludes other writers, so ids can be given here and rows sent without reading back.
         self._next_id = (top or 0) + 1
+        self._grown = max(_FEW, 2 * self._next_id)
         self._insert_case = BulkInsert(
             connection, t.Case, ("key", "benchmark", "version", "operation", "backend", "params", "label", "weight")
         )
@@ -104,9 +91,10 @@ class Importer:
                 "id", "run_id", "case_id", "attempt", "superseded", "status", "detail", "started_at", "duration_s",
                 "stop_reason", "samples", "operators", "telemetry", "discarded",
             ),
+            fresh=True,
         )  # fmt: skip
         self._insert_value = BulkInsert(
-            connection, t.MetricValue, ("measurement_id", "metric_id", "value", "low", "high", "n")
+            connection, t.MetricValue, ("measurement_id", "metric_id", "value", "low", "high", "n"), fresh=True
         )
 
     def run(self, run: Run) -> None:
@@ -290,10 +278,13 @@ class Importer:
                 to_json(m.telemetry) if m.telemetry else None,
                 to_json(m.discarded) if m.discarded else None,
             )  # fmt: skip
+            of_metric: dict[int, tuple[Any, ...]] = {}
             for name, v in m.metrics.items():
                 if not -math.inf < v.value < math.inf:
                     raise BadMeasurement(position, f"field metrics.{name}.value: {v.value} is not a finite number")
-                values.append((row_id, metrics.get(name) or self._metric(name), v.value, v.low, v.high, v.n))
+                metric_id = metrics.get(name) or self._metric(name)
+                of_metric[metric_id] = (row_id, metric_id, v.value, v.low, v.high, v.n)
+            values += of_metric.values()
             if weight != m.case.workload.weight:
                 weights[case] = m.case.workload.weight
                 cases[key] = self._cases[key] = (case, m.case.workload.weight)
@@ -304,6 +295,9 @@ class Importer:
         self._demote(demoted)
         self._reweigh(weights)
         self.tally.taken += len(new)
+        if self._next_id > self._grown:
+            refresh_statistics(self._connection)
+            self._grown = 2 * self._next_id
 
     def _demote(self, ids: Sequence[int]) -> None:
         if ids:

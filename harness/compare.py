@@ -47,7 +47,8 @@ def sides(
     Two interpreters are compared on the same kernels: those of the working tree where it has some, else those that
     each has installed.
 
-    ``modules`` bring backends of others, as in :class:`harness.worker.WorkerSpec`; both sides get them.
+    ``modules`` bring backends of others, as in :class:`harness.worker.WorkerSpec`; a side with an
+    interpreter of its own finds them there instead.
     InputError where the two sides would be the same thing.
     """
     shared = None
@@ -63,7 +64,8 @@ def sides(
             words.append(python)
         env = tuple(sorted(_pair(p, f"--{name}-env") for p in pairs))
         words += [f"{k}={v}" for k, v in env]
-        spec = WorkerSpec(device, kernels=kernels, variables=env, modules=modules)
+        # Another interpreter brings its own packages: one that lies about here would hide the one that is asked about.
+        spec = WorkerSpec(device, kernels=kernels, variables=env, modules=() if python else modules)
         if python is not None:
             spec = replace(spec, python=python)
         made.append(Side(spec, " ".join(words) or "as installed"))

@@ -194,8 +194,9 @@ class _Sweep:
             self.tell(SweepEvent("note", done, self.total, text=f"control kernels were not measured: {error}"))
 
     def end(self, *, complete: bool, earlier: int) -> None:
-        """Close the run."""
-        self.writer.end(RunEnd(self.run.id, time.time(), complete, earlier + len(self.measurements)))
+        """Close the run; a clock that was set back since it began ends it at its start, not before."""
+        now = max(time.time(), self.run.started_at)
+        self.writer.end(RunEnd(self.run.id, now, complete, earlier + len(self.measurements)))
 
     def _attempt(self, case: Case, attempt: int) -> Measurement:
         m = replace(self.client.measure(case, self.options), attempt=attempt)

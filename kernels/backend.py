@@ -12,8 +12,8 @@ from . import faults
 Scalar = bool | int | float | str | None
 Problem = Mapping[str, Scalar]
 
-#: The operations and the parameter that only that operation has.
-OPERATIONS = ("attention", "varlen_attention", "paged_attention")
+#: The operations.
+OPERATIONS = ("attention", "varlen_attention", "paged_attention", "kv_cache", "layer_norm", "softmax", "gemm")
 DTYPES = ("float32", "float16", "bfloat16")
 ALIGNMENTS = ("bottom_right", "top_left")
 MASKS = ("bool", "additive")

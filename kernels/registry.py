@@ -66,6 +66,10 @@ DECLARED = (
     "kernels.segmented.triton_backend",
     "kernels.paged",
     "kernels.paged.triton_backend",
+    "kernels.kv_cache",
+    "kernels.layer_norm",
+    "kernels.softmax",
+    "kernels.gemm",
 )
 
 #: operation -> "module:function" of the readable oracle that runs on a CPU.
@@ -73,6 +77,10 @@ ORACLES: dict[str, str] = {
     "attention": "kernels.attention.reference:attention",
     "varlen_attention": "kernels.attention.reference:varlen_attention",
     "paged_attention": "kernels.paged.reference:paged_attention",
+    "kv_cache": "kernels.kv_cache.reference:kv_cache",
+    "layer_norm": "kernels.layer_norm.reference:layer_norm",
+    "softmax": "kernels.softmax.reference:softmax",
+    "gemm": "kernels.gemm.reference:gemm",
 }
 
 

@@ -143,6 +143,7 @@ def server(database: Path) -> Iterator[tuple[str, int]]:
     command = [
         sys.executable, "-m", "streamlit", "run", str(app), "--server.port", str(port), "--server.headless", "true",
         "--server.address", "127.0.0.1", "--browser.gatherUsageStats", "false", "--server.fileWatcherType", "none",
+        "--client.toolbarMode", "minimal",
     ]  # fmt: skip
     process = subprocess.Popen(
         command, env={**os.environ, "ATTNWATCH_DB": str(database)}, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT

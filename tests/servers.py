@@ -9,9 +9,12 @@ import socket
 import subprocess
 import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
+
+if TYPE_CHECKING:
+    import psycopg
 
 _OPTIONS = "-c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=60 -c log_min_messages=panic"
 
@@ -58,6 +61,8 @@ class Server:
 
     def connect(self, database: str = "postgres") -> psycopg.Connection[tuple[object, ...]]:
         """A connection past everything of ours, in autocommit."""
+        import psycopg
+
         return psycopg.connect(host="127.0.0.1", port=self.port, user="attnwatch", dbname=database, autocommit=True)
 
     def new_database(self) -> str:

@@ -82,7 +82,7 @@ def _choose(mark: str) -> str | None:
 def _head(detail: IncidentDetail, base: RunRow | None, head: RunRow | None) -> None:
     i = detail.incident
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        triage.badge(i.state)
+        triage.badge(i)
         st.markdown(f"### {plain(i.title)}")
     if i.trigger_text:
         st.code(i.trigger_text, language="python", wrap_lines=True)

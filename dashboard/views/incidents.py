@@ -72,7 +72,7 @@ def _card(row: IncidentRow) -> None:
         left, right = st.columns([5, 1.3], vertical_alignment="center")
         with left:
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                triage.badge(row.state)
+                triage.badge(row)
                 st.markdown(f"**{plain(row.title)}**")
             if row.trigger_text:
                 st.code(row.trigger_text, language="python", wrap_lines=True)
@@ -160,7 +160,8 @@ _COLUMNS: dict[str, Any] = {
 
 def _row(r: IncidentRow, now: float) -> dict[str, Any]:
     return {
-        "state": label(r.state), "what": r.title, "trigger": r.trigger_text or "–",
+        "state": label(r.state) + (", shadow" if r.evidence.get("shadow") else ""),
+        "what": r.title, "trigger": r.trigger_text or "–",
         "effect": effect(r.effect, r.effect_low, r.effect_high), "since": short(r.first_bad_revision),
         "age": age(r.opened_at, now), "owner": r.owner, "cases": r.regressions, "id": r.id,
     }  # fmt: skip
@@ -171,7 +172,7 @@ def _chosen(mark: str, row: IncidentRow) -> None:
         facts, decide = st.columns([3, 2], gap="large")
         with facts:
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                triage.badge(row.state)
+                triage.badge(row)
                 st.markdown(f"**{plain(row.title)}**")
             if row.trigger_text:
                 st.code(row.trigger_text, language="python", wrap_lines=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from . import (
+    backfilling,
     bisecting,
     commenting,
     database,
@@ -14,6 +15,7 @@ from . import (
     measuring,
     night,
     notifying,
+    numerics,
     people,
     policy,
     settling,
@@ -35,6 +37,7 @@ app.command()(measuring.measure)
 app.command()(store.ingest)
 app.command(name="import-check")(store.import_check)
 app.command()(judging.compare)
+app.command()(backfilling.backfill)
 app.command()(commenting.comment)
 app.command()(notifying.notify)
 app.command()(detecting.detect)
@@ -45,6 +48,8 @@ app.command()(night.dashboard)
 app.command()(people.triage)
 app.command()(settling.confirm)
 app.command(context_settings={"allow_extra_args": True})(bisecting.bisect)
+app.command(name="trace-nan")(numerics.trace_nan)
+app.command(name="diff-snapshots")(numerics.diff_snapshots)
 
 workload = typer.Typer(help="Workload files: sweep what a team serves.", no_args_is_help=True)
 workload.command(name="import")(measuring.workload_import)

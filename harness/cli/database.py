@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from harness.model.terms import InputError
+
 from .common import DbOption, JsonOption, note, print_json
 
 if TYPE_CHECKING:
@@ -118,6 +120,8 @@ def prune(
     from db.pruning import prune_samples
     from harness.duration import seconds
 
+    if older.strip()[-1:].isdigit():  # elsewhere seconds, here most likely days: and there is no way back
+        raise InputError(f"--samples-older-than: {older!r} has no unit; give 90d or 48h")
     age = seconds(older, "--samples-older-than")
     with open_store(db, create=False, read_only=dry_run) as store:
         found = prune_samples(store, time.time() - age, dry_run=dry_run)

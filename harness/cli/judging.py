@@ -95,7 +95,12 @@ def compare(
         print_json(report)
     else:
         _print_sides(report, upgrade)
-    raise typer.Exit(int(Exit.FINDING if not report["gate"]["go"] else Exit.CLEAN))
+    if not report["gate"]["go"]:
+        raise typer.Exit(int(Exit.FINDING))
+    if not any(c["verdict"] for c in report["cases"]):
+        note("no case could be measured on both sides; nothing was compared")
+        raise typer.Exit(int(Exit.INFRASTRUCTURE))
+    raise typer.Exit(int(Exit.CLEAN))
 
 
 def _refuse_beside_csv(context: typer.Context) -> None:

@@ -47,13 +47,16 @@ def doctor(device: DeviceOption = None, json_out: JsonOption = False) -> None:
     from dataclasses import asdict
 
     from harness.device import resolve_device
+    from harness.known_issues import found_in
     from harness.worker import WorkerClient, WorkerSpec
 
     with WorkerClient.connect(WorkerSpec(resolve_device(device))) as client:
         reports, environment = client.reports(), client.environment()
+    issues = found_in(environment.packages)
     nothing = not any(r.usable for r in reports)
     if json_out:
-        print_json({"backends": [asdict(r) for r in reports], "environment": asdict(environment)})
+        backends = [asdict(r) for r in reports]
+        print_json({"backends": backends, "environment": asdict(environment), "known_issues": issues})
         raise typer.Exit(int(Exit.INFRASTRUCTURE if nothing else Exit.CLEAN))
     machine = environment.machine
     print(f"{machine.device_kind}: {machine.device_model} (clocks: {machine.clock_policy})")
@@ -65,6 +68,11 @@ def doctor(device: DeviceOption = None, json_out: JsonOption = False) -> None:
         print(f"{r.name:<{width}}  {state:<7} {r.version or '':<14} {r.reason or ''}".rstrip())
         if not r.usable and r.remedy:
             print(f"{'':<{width}}          {r.remedy}")
+    for i in issues:
+        print(
+            f"\nknown issue of {i['package']} {i['version']} ({i['provenance']}): {i['symptom']} where {i['predicate']}"
+        )
+        print(f"  {i['remedy']}")
     if nothing:
         raise typer.Exit(int(Exit.INFRASTRUCTURE))
 

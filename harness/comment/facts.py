@@ -77,10 +77,12 @@ class Group:
 
 @dataclass(frozen=True)
 class Facts:
-    """One comparison. ``judged`` of ``cases`` could be compared; ``compared_with`` and ``subject`` name the sides.
+    """One comparison. ``judged`` of ``cases`` could be compared; ``base`` and ``head`` name the sides.
 
-    ``command`` begins the command that measures both sides again, ``--where`` to be added; empty where there is none.
-    ``unchanged`` where head changes nothing that is measured, so that nobody measured it. ``smallest_detectable`` is a share (0.02 for 2 %), the median over what was judged.
+    ``known`` are incidents that are still there and were told before. ``command`` begins the command that measures both
+    sides again, ``--where`` to be added; empty where there is none. ``unchanged`` where head changes nothing that is
+    measured, so that nobody measured it. ``smallest_detectable`` is a share (0.02 for 2 %), the median over what shows
+    no change.
     """
 
     base: str = ""
@@ -94,6 +96,7 @@ class Facts:
     unsupported: int = 0
     left_out: int = 0
     unchanged: bool = False
+    known: tuple[str, ...] = ()
     smallest_detectable: float | None = None
     command: str = ""
     notes: tuple[str, ...] = field(default=())

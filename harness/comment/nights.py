@@ -16,19 +16,24 @@ from .fields import Fields
 
 _MOST = 100_000
 _STATUSES = tuple(s.value for s in Status)
-_CONFIRMED = frozenset({TriageState.NEW.value, TriageState.CONFIRMED.value, TriageState.ACKNOWLEDGED.value})
-_TOLD = _CONFIRMED | {TriageState.SUSPECT.value}
+#: People have seen these; what nobody has seen yet is what turns a run red.
+_KNOWN = frozenset({TriageState.CONFIRMED.value, TriageState.ACKNOWLEDGED.value})
+_TOLD = frozenset({TriageState.NEW.value, TriageState.SUSPECT.value})
 
 
 def from_night(report: Fields) -> Facts:
     """Facts of a night's report; incidents in shadow count as suspects."""
     groups = []
+    known = list(report.texts("still_open", 1000))
     for i in report.objects("incidents", _MOST):
         state = i.text("state")
+        if state in _KNOWN or i.data.get("is_new") is False:
+            known.append(i.text("id"))
+            continue
         if state not in _TOLD:
             continue
         changes = tuple(_finding(f) for f in i.objects("findings", _MOST))
-        confirmed = state in _CONFIRMED and not i.data.get("shadow")
+        confirmed = state == TriageState.NEW and not i.data.get("shadow")
         groups.append(
             _group(
                 changes, i.text("trigger", ""), i.text("evidence", ""), i.count("tested"), confirmed, i.text("id"),
@@ -44,6 +49,7 @@ def from_night(report: Fields) -> Facts:
         failed=tuple(_failure(f) for f in _rows(report, "failures", 3)) if not counts.get("ok") else (),
         unsupported=counts.get("unsupported", 0), smallest_detectable=report.positive("smallest_detectable"),
         notes=tuple(report.texts("notes", 64)), command=_again(report),
+        known=tuple(known),
     )  # fmt: skip
 
 
@@ -57,14 +63,18 @@ def from_store(store: Store, run_id: str | None = None) -> Facts:
         what = f"no run {run_id!r}" if run_id else "no run yet"
         raise InputError(f"{store.name}: {what}; `attnwatch ingest` stores one")
     counts = counts_by_status(store, [found.id])[found.id]
-    details = [d for i in incidents(store, states=_TOLD, machine=found.machine) if (d := incident(store, i.id))]
-    shown = [d for d in details if any(r.head_run == found.id for r in d.regressions)]
+    held = incidents(store, states=_TOLD | _KNOWN, machine=found.machine)
+    details = [d for i in held if (d := incident(store, i.id))]
+    here = [d for d in details if any(r.head_run == found.id for r in d.regressions)]
+    shown = [d for d in here if d.incident.state in _TOLD]
+    known = tuple(d.incident.id for d in here if d.incident.state in _KNOWN)
     bases = sorted({d.incident.last_good_revision for d in shown if d.incident.last_good_revision})
     leasts = [x for d in shown for r in d.regressions if (x := r.smallest_detectable) is not None]
     return Facts(
         base=", ".join(bases), head=found.revision, cases=sum(counts.values()), judged=counts.get("ok", 0),
         groups=ranked([_stored(d) for d in shown]), unsupported=counts.get("unsupported", 0),
         smallest_detectable=median(leasts) if leasts else None, command=_again_stored(store, found, shown),
+        known=known,
     )  # fmt: skip
 
 
@@ -96,7 +106,7 @@ def _stored(detail: IncidentDetail) -> Group:
     )  # fmt: skip
     evidence = i.evidence
     tested = evidence.get("tested")
-    confirmed = i.state in _CONFIRMED and not evidence.get("shadow")
+    confirmed = i.state == TriageState.NEW and not evidence.get("shadow")
     others = tuple(str(a) for a in evidence.get("alternatives", ()))
     numbers = (i.effect, i.effect_low, i.effect_high)
     return _group(

@@ -78,7 +78,8 @@ def _verdict(facts: Facts) -> str:
         return f"**Faster** in {len(facts.faster)} of {_s(n, 'case')}{upto}; none is slower"
     if state is State.UNSETTLED:
         return f"**Not settled**: no regression found, but none of {_s(n, 'case')} could be settled"
-    return f"**No regression** in {_s(n, 'case')}"
+    new = "new " if facts.known else ""
+    return f"**No {new}regression** in {_s(n, 'case')}"
 
 
 def _table(groups: Iterable[Group]) -> list[str]:
@@ -117,6 +118,10 @@ def _limits(facts: Facts) -> list[str]:
         if least is not None:
             known = f"Could not have seen changes under {_share(least)} (median over the cases that show none)."
         out.append(known)
+    if facts.known:
+        ids = ", ".join(code(name, chars=40) for name in facts.known[:10])
+        more = f" and {len(facts.known) - 10} more" if len(facts.known) > 10 else ""
+        out.append(f"Still there and told before: {ids}{more}.")
     parts = [
         (len(facts.unsettled), "not settled"),
         (len(facts.failed), "failed on base already"),

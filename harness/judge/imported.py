@@ -21,7 +21,7 @@ from harness.detection.changes import Change, detect_flat
 from harness.model import TriageState
 from harness.model.findings import Finding, Incident
 
-from .incidents import _incident, gather, save
+from .incidents import gather, incident_of, save
 from .suspects import OPEN, Judged, to_case
 from .triggers import Triggered
 
@@ -106,7 +106,7 @@ def _incidents(fresh: Sequence[Finding], seen: _Seen) -> list[Incident]:
                 part = [f for f in group if (f.state is TriageState.CONFIRMED) is sure]
                 if part:
                     total = len(seen.judged.tested.get(metric, ()))
-                    out.append(_incident(Triggered(None, part, total=total), sure))
+                    out.append(incident_of(Triggered(None, part, total=total), sure))
     return out
 
 

@@ -32,7 +32,7 @@ def gather(findings: Sequence[Finding], judged: Judged) -> list[Incident]:
     out = []
     for (_, sure), group in groups.items():
         parts = triggered(group, judged.tested) if sure else [Triggered(None, group, total=judged.compared)]
-        out += [_incident(part, sure) for part in parts]
+        out += [incident_of(part, sure) for part in parts]
     return sorted(out, key=lambda i: -i.lost_s)
 
 
@@ -45,7 +45,7 @@ def _lost_s(findings: Sequence[Finding]) -> float:
     )
 
 
-def _incident(part: Triggered, sure: bool) -> Incident:
+def incident_of(part: Triggered, sure: bool) -> Incident:
     # The time that people lose comes first, then what no longer works, then what is merely more.
     rank = {"slower": 0, "status": 1, "more": 2}
     group = sorted(part.findings, key=lambda f: (rank[f.kind], -(f.ratio or 0)))

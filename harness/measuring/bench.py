@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from harness.catalogue.kv_memory import model_bytes
 from harness.hashing import kernels_location
 from harness.model import (
     BackendReport,
@@ -200,6 +201,8 @@ class Bench:
         except ParamError as error:
             raise CaseFailed(Status.INVALID, f"bad workload: {error}") from None
         run.metrics["input_bytes"] = Value(problem.inputs.bytes)
+        if (model := model_bytes(workload.params)) is not None:
+            run.metrics["kv_model_bytes"] = Value(model)
         dtype = getattr(torch, dtype_name(workload.params))
         if options.check:
             gate.poison_free_memory(problem.expected, dtype)

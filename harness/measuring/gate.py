@@ -50,6 +50,7 @@ class Problem:
     grad_out: torch.Tensor | None = None
     expected: list[Expected] = field(default_factory=list)
     others: list[Expected] = field(default_factory=list)
+    flips: tuple[int, ...] = (1, 2, 1)
 
     def unchanged(self) -> bool:
         """Whether the inputs still are what was made."""
@@ -115,13 +116,14 @@ class Problems:
 
 def _problem(workload: Workload, seed: int, device: str) -> Problem:
     backward = is_backward(workload.params)
-    inputs = operation_of(workload).inputs(workload.params, seed, device)
+    operation = operation_of(workload)
+    inputs = operation.inputs(workload.params, seed, device)
     grad_out = None
     if backward:
         generator = torch.Generator().manual_seed(seed + 1)
         q = next(iter(inputs.tensors.values()))
         grad_out = torch.randn(q.shape, generator=generator).to(device=q.device, dtype=q.dtype)
-    return Problem(inputs, backward, fingerprint(inputs.everything()), grad_out)
+    return Problem(inputs, backward, fingerprint(inputs.everything()), grad_out, flips=operation.flips)
 
 
 def reference(problem: Problem, params: Params, oracle: Function) -> list[Expected]:
@@ -160,6 +162,11 @@ def _run(problem: Problem, oracle: Function, dtype: torch.dtype) -> list[torch.T
 
 def _largest(values: torch.Tensor) -> float:
     return float(values.abs().max()) if values.numel() else 0.0
+
+
+def largest(expected: Sequence[Expected]) -> float:
+    """Largest absolute value that the oracle says; 0 for empty results."""
+    return max((_largest(e.values) for e in expected), default=0.0)
 
 
 def poison_free_memory(like: Sequence[Expected], dtype: torch.dtype) -> None:

@@ -8,63 +8,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.model import Params, Workload, canonical_json, content_key
 
+from . import plain
+from .arguments import Inputs as Inputs
 from .counting import ITEMSIZE, Span, Work, work
 from .masks import MASKS, allowed_by
 from .params import ParamError, choice, dtype_name, flag, integer, lengths, optional_integer, optional_number
-
-if TYPE_CHECKING:
-    import torch
 
 ALIGNMENTS = ("bottom_right", "top_left")
 DIRECTIONS = ("fwd", "bwd")
 LAYOUTS = ("bhsd", "bshd", "expanded_kv")
 
 
-@dataclass
-class Inputs:
-    """Arguments of one call: ``tensors`` go by position in order, ``options`` by keyword.
-
-    ``bytes`` counts each storage once, tensors among the options included.
-    """
-
-    tensors: dict[str, torch.Tensor]
-    options: dict[str, Any] = field(default_factory=dict)
-
-    def call(self, function: Callable[..., Any]) -> Any:
-        """The result of ``function`` on these arguments."""
-        return function(*self.tensors.values(), **self.options)
-
-    def everything(self) -> list[torch.Tensor]:
-        """All tensors, positional ones first."""
-        import torch
-
-        return [*self.tensors.values(), *(v for v in self.options.values() if isinstance(v, torch.Tensor))]
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the distinct storages behind the tensors."""
-        storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in self.everything()}
-        return sum(storages.values())
-
-
 @dataclass(frozen=True)
 class Operation:
-    """``make`` builds inputs from (params, seed, device); ``spans`` lists the sequences for counting; ``head_axes``
-    says which axis of q, k and v counts heads.
+    """``make`` builds inputs from (params, seed, device); ``counted`` says how much work they are.
 
-    Both raise :class:`harness.measuring.params.ParamError` for parameters that cannot be used.
+    Both raise :class:`harness.measuring.params.ParamError` for parameters that cannot be used. ``head_axes`` says
+    which axis of each positional tensor counts heads, one entry per tensor; None where there are no heads to take the
+    first of. ``flips``: the second question of the gate flips the sign of every n-th element of each of these tensors.
+    ``observe`` runs the call once more, outside all timing, for metrics that only this operation has.
     """
 
     name: str
     make: Callable[[Params, int, str], Inputs]
-    spans: Callable[[Params], list[Span]]
-    head_axes: tuple[int, int, int] = (1, 1, 1)
+    counted: Callable[[Params], Work]
+    head_axes: tuple[int, ...] | None = (1, 1, 1)
+    flips: tuple[int, ...] = (1, 2, 1)
+    observe: Callable[[Callable[[], Any], Inputs, Params], dict[str, float]] | None = None
 
     def work(self, params: Params) -> Work:
         """Exact work of the pass that ``direction`` names. Counted once per workload: masks are counted bit by
@@ -73,9 +49,10 @@ class Operation:
 
     def inputs(self, params: Params, seed: int, device: str) -> Inputs:
         """Inputs that depend on workload and seed only, not on backend, device or what ran before."""
-        heads_q, heads_kv = integer(params, "heads_q"), integer(params, "heads_kv")
-        if heads_q % heads_kv:
-            raise ParamError(f"parameter heads_q: {heads_q} is no multiple of heads_kv {heads_kv}")
+        if "heads_q" in params:
+            heads_q, heads_kv = integer(params, "heads_q"), integer(params, "heads_kv")
+            if heads_q % heads_kv:
+                raise ParamError(f"parameter heads_q: {heads_q} is no multiple of heads_kv {heads_kv}")
         shapes = {k: v for k, v in params.items() if k != "direction"}
         return self.make(params, int(content_key(self.name, shapes, seed)[:12], 16), device)
 
@@ -83,14 +60,23 @@ class Operation:
 @lru_cache(maxsize=256)
 def _work(operation: Operation, text: str) -> Work:
     params: Params = json.loads(text)
-    return work(
-        operation.spans(params),
-        heads_q=integer(params, "heads_q"),
-        heads_kv=integer(params, "heads_kv"),
-        head_dim=integer(params, "head_dim"),
-        itemsize=ITEMSIZE[dtype_name(params)],
-        backward=is_backward(params),
-    )
+    return operation.counted(params)
+
+
+def spanned(spans: Callable[[Params], list[Span]]) -> Callable[[Params], Work]:
+    """Counting for an operation whose work is attention over the sequences that ``spans`` lists."""
+
+    def counted(params: Params) -> Work:
+        return work(
+            spans(params),
+            heads_q=integer(params, "heads_q"),
+            heads_kv=integer(params, "heads_kv"),
+            head_dim=integer(params, "head_dim"),
+            itemsize=ITEMSIZE[dtype_name(params)],
+            backward=is_backward(params),
+        )
+
+    return counted
 
 
 def is_backward(params: Params) -> bool:
@@ -198,9 +184,16 @@ def _paged(params: Params, seed: int, device: str) -> Inputs:
 
 
 _OPERATIONS = (
-    Operation("attention", _attention, _attention_spans),
-    Operation("varlen_attention", _varlen, _ragged_spans),
-    Operation("paged_attention", _paged, _ragged_spans, head_axes=(1, 2, 2)),
-)
+    Operation("attention", _attention, spanned(_attention_spans)),
+    Operation("varlen_attention", _varlen, spanned(_ragged_spans)),
+    Operation("paged_attention", _paged, spanned(_ragged_spans), head_axes=(1, 2, 2)),
+    Operation(
+        "kv_cache", plain.kv_cache, spanned(plain.kv_cache_spans), head_axes=None, flips=(1, 2),
+        observe=plain.wasted_work,
+    ),
+    Operation("layer_norm", plain.layer_norm, plain.layer_norm_work, head_axes=None),
+    Operation("softmax", plain.softmax, plain.softmax_work, head_axes=None, flips=(2,)),
+    Operation("gemm", plain.gemm, plain.gemm_work, head_axes=None, flips=(1, 2)),
+)  # fmt: skip
 
 OPERATIONS: dict[str, Operation] = {o.name: o for o in _OPERATIONS}

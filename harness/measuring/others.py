@@ -5,8 +5,9 @@ address looks right and fast. Before it is trusted it is called once, outside al
 buffers it was timed on.
 
 Forward: the signs of all of q and v and of every second element of k are flipped, which changes all scores and is
-undone bit for bit, poison included. What must come out the oracle says for the first group of heads, since one group is
-as good a witness as all. Backward: the sign of the incoming gradient is flipped, so that of each result must be; what
+undone bit for bit, poison included (each operation says which of its elements: ``flips``). What must come out the
+oracle says for the first group of heads, since one group is as good a witness as all; for all of it where there are no
+heads. Backward: the sign of the incoming gradient is flipped, so that of each result must be; what
 the forward pass remembers shows in the forward case.
 """
 
@@ -40,18 +41,18 @@ def other_values(problem: gate.Problem) -> Iterator[None]:
 
 
 def other_expected(problem: gate.Problem, workload: Workload, oracle: gate.Function) -> list[gate.Expected]:
-    """What must come out under :func:`other_values` for the first key-value head and its query heads."""
+    """What must come out under :func:`other_values`, for the first key-value head and its query heads if any."""
     if problem.backward:
         return []
-    params = workload.params
-    group = integer(params, "heads_q") // integer(params, "heads_kv")
-    parts = {
-        name: tensor.narrow(axis, 0, min(count, tensor.shape[axis]))
-        for (name, tensor), axis, count in zip(
-            problem.inputs.tensors.items(), operation_of(workload).head_axes, (group, 1, 1), strict=True
-        )
-    }
-    part = gate.Problem(Inputs(parts, problem.inputs.options), False, ())
+    operation, params = operation_of(workload), workload.params
+    parts = problem.inputs.tensors
+    if operation.head_axes is not None:
+        group = integer(params, "heads_q") // integer(params, "heads_kv")
+        parts = {
+            name: tensor.narrow(axis, 0, min(count, tensor.shape[axis]))
+            for (name, tensor), axis, count in zip(parts.items(), operation.head_axes, (group, 1, 1), strict=True)
+        }
+    part = gate.Problem(Inputs(parts, problem.inputs.options), False, (), flips=problem.flips)
     with other_values(problem):
         return gate.reference(part, params, oracle)
 
@@ -80,7 +81,7 @@ def _flip(problem: gate.Problem) -> None:
         _flip_signs(problem.grad_out, 1)
         return
     seen: set[int] = set()
-    for tensor, step in zip(problem.inputs.tensors.values(), (1, 2, 1), strict=True):
+    for tensor, step in zip(problem.inputs.tensors.values(), problem.flips, strict=True):
         address = tensor.untyped_storage().data_ptr()
         if address not in seen:
             seen.add(address)

@@ -36,6 +36,7 @@ _METRICS = (
     Metric("output_bytes", "B", "lower", "bytes of the results kept", exact=True),
     Metric("workspace_bytes", "B", "lower", "peak less results", exact=True),
     Metric("input_bytes", "B", "lower", "bytes of the inputs", exact=True),
+    Metric("kv_model_bytes", "B", "none", "bytes that the valid keys and values need, by C x L", exact=True),
     Metric(
         "operator_calls",
         "1",
@@ -47,7 +48,6 @@ _METRICS = (
     Metric("max_abs_error", "1", "lower", "largest error against the oracle"),
     Metric("max_rel_error", "1", "lower", "largest error over the oracle's largest value"),
     Metric("wasted_work_ratio", "1", "lower", "FLOPs dispatched over FLOPs needed", exact=True, judged=True),
-    Metric("kv_memory_ratio", "1", "lower", "bytes of K/V held over those of the valid keys", exact=True),
     Metric("status", "1", "none", "how measuring ended; stands where an incident is about no number"),
     Metric("control_gemm_s", "s", "none", "frozen control: matrix product"),
     Metric("control_copy_s", "s", "none", "frozen control: copy"),

@@ -6,7 +6,7 @@ A question is asked of every backend of its operation. Everything here is data; 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,11 +80,18 @@ def grid(operation: str, *, weight: float = 1.0, **axes: Scalar | Sequence[Scala
     ``seq_len`` stands for q_len == kv_len. Unset axes take the defaults: batch 1, heads_q 8, heads_kv = heads_q,
     head_dim 64, float32, not causal, forward.
     """
+    return tuple(Workload(operation, _complete(given), weight) for given in _product(axes))
+
+
+def bare_grid(operation: str, *, weight: float = 1.0, **axes: Scalar | Sequence[Scalar]) -> tuple[Workload, ...]:
+    """Workloads over the product of ``axes`` with nothing filled in, for operations that are no attention."""
+    return tuple(Workload(operation, given, weight) for given in _product(axes))
+
+
+def _product(axes: Mapping[str, Scalar | Sequence[Scalar]]) -> Iterator[dict[str, Scalar]]:
     lists = {k: v if isinstance(v, list | tuple) else (v,) for k, v in axes.items()}
-    return tuple(
-        Workload(operation, _complete(dict(zip(lists, values, strict=True))), weight)
-        for values in itertools.product(*lists.values())
-    )
+    for values in itertools.product(*lists.values()):
+        yield dict(zip(lists, values, strict=True))
 
 
 def ragged(operation: str, pairs: Iterable[tuple[int, int]], **fixed: Scalar) -> Workload:

@@ -1,9 +1,10 @@
 """First code of a worker's process: run as a script, before anything of ours can be imported.
 
 It forks. The parent stays small and supervises: it keeps the log, whose size it bounds, it records how the worker
-ended, which nobody else could tell since the client that started the worker may be gone, and it kills whatever the
-worker leaves behind. The child becomes a session of its own, pins where ``harness``, ``kernels`` and backends of others
-are imported from, so that nothing beside them on disk is visible by accident, and serves.
+ended, which nobody else could tell since the client that started the worker may be gone, it ends a worker below which
+processes multiply, and it kills whatever the worker leaves behind. The child becomes a session of its own, pins where
+``harness``, ``kernels`` and backends of others are imported from, so that nothing beside them on disk is visible by
+accident, and serves.
 
 Standard library only; no import of ours above the pins.
 """
@@ -30,6 +31,10 @@ _PR_SET_CHILD_SUBREAPER = 36
 #: Bytes of log kept, and once more as many in ``.log.old``; a backend may print without end.
 MAX_LOG = 4 * 1024 * 1024
 _LAST_WORDS_S = 2.0
+
+#: Processes below a worker; compiling in parallel takes some dozens.
+MAX_PROCESSES = 512
+_LOOK_S = 0.5
 
 
 class FreshLoader(machinery.SourceFileLoader):
@@ -138,16 +143,48 @@ def _supervise(worker: int, folder: Path, key: str, keeper: threading.Thread) ->
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(worker, signal.SIGKILL))
+    too_many: list[int] = []
+    ended = threading.Event()
+    threading.Thread(target=_bound_processes, args=(worker, too_many, ended), daemon=True).start()
     while True:
         pid, status = os.wait()  # reaps orphans of the worker's session too
         if pid == worker:
             break
+    ended.set()
     kill_left(worker)
     keeper.join(_LAST_WORDS_S)
+    if too_many:
+        told = (
+            f"{too_many[0]} processes were running below it, more than the {MAX_PROCESSES} allowed, and it was killed"
+        )
+        record_end(folder, key, worker, {"reason": told})
+        return
     code = os.waitstatus_to_exitcode(status)
     if code == 0 and (folder / f"{key}.{worker}.exit").exists():
         return
     record_end(folder, key, worker, {"signal": -code} if code < 0 else {"code": code})
+
+
+def _bound_processes(worker: int, too_many: list[int], ended: threading.Event) -> None:
+    """Kill the worker as soon as too many processes are found below us."""
+    while not ended.wait(_LOOK_S):
+        if (count := _descendants(MAX_PROCESSES)) > MAX_PROCESSES:
+            too_many.append(count)
+            with contextlib.suppress(OSError):
+                os.kill(worker, signal.SIGKILL)
+            return
+
+
+def _descendants(enough: int) -> int:
+    """Processes below this one; counting ends soon after ``enough``."""
+    waiting, found = [os.getpid()], 0
+    while waiting and found <= enough:
+        for listed in Path(f"/proc/{waiting.pop()}/task").glob("[0-9]*/children"):
+            with contextlib.suppress(OSError, ValueError):
+                below = [int(p) for p in listed.read_text().split()]
+                waiting += below
+                found += len(below)
+    return found
 
 
 def record_end(folder: Path, key: str, pid: int, how: dict[str, object]) -> None:
@@ -171,6 +208,8 @@ def kill_left(group: int) -> None:
                 os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             os.wait()
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
 
 
 def adopt_orphans() -> None:

@@ -40,6 +40,42 @@ FAULTS: dict[str, Fault] = {
             "q_len == 1 and kv_len % 128 != 0",
             "a decode step leaves the keys after the last whole block of 128 out of the softmax normaliser",
         ),
+        Fault(
+            "kv_whole_capacity", "kv_trimmed", "kv_cache", "kernels.faults.latency_incident:whole_capacity",
+            "kv_len < capacity",
+            "a decode step walks the whole capacity of the cache instead of the valid keys",
+        ),
+        Fault(
+            "layer_norm_narrow", "layer_norm_fp32", "layer_norm", "kernels.faults.latency_incident:narrow_layer_norm",
+            "dtype == 'float16' and hidden_size * variance > 65504",
+            "layer norm sums squares in float16, which ends at 65504",
+        ),
+        Fault(
+            "layer_norm_narrow_eps", "layer_norm_fp32", "layer_norm",
+            "kernels.faults.latency_incident:narrow_eps_layer_norm",
+            "variance == 0 and eps < 3e-8",
+            "layer norm adds eps in float16, where 1e-8 is 0",
+        ),
+        Fault(
+            "softmax_stale_max", "softmax_running_max", "softmax", "kernels.faults.latency_incident:stale_softmax",
+            "columns > block and spread >= 8",
+            "exponents against the first block's maximum leave float16 beyond 11.09",
+        ),
+        Fault(
+            "gemm_unaligned_slow", "gemm_native", "gemm", "kernels.faults.latency_incident:unaligned_gemm",
+            "lda % 32 != 0",
+            "a product whose left rows are not a multiple of 32 elements apart takes a few elements at a time",
+        ),
+        Fault(
+            "prefill_sawtooth", "segmented", "attention", "kernels.faults.latency_incident:prefill_sawtooth",
+            "q_len % 128 == 1 and head_dim == 128",
+            "one query past a whole tile of 128 cuts all tiles down to 2",
+        ),
+        Fault(
+            "paged_small_pages", "paged", "paged_attention", "kernels.faults.latency_incident:small_pages",
+            "page_size < 64",
+            "pages below 64 keys are laid out anew before every step",
+        ),
     )
 }  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -250,3 +251,42 @@ def test_notices_ask_the_report_only_where_there_is_one(box: Box) -> None:
     (out / "heartbeat.json").write_text("{}")
     box.run("notify.sh", OUT=str(out), **env)
     assert box.made() == [["attnwatch", "notify", "--config", "s.yml"], ["attnwatch", "notify", f"{out}/night.json"]]
+
+
+@pytest.mark.parametrize(
+    ("comments", "where"),
+    [
+        ([], ""),
+        ([("MEMBER", "/attnwatch bench --where kv_len % 128 == 1")], "kv_len % 128 == 1"),
+        ([("OWNER", "/attnwatch bench --where a == 1\r\nmore text")], "a == 1"),
+        ([("COLLABORATOR", "/attnwatch bench --where a == 1"), ("MEMBER", "/attnwatch bench")], ""),
+        ([("MEMBER", "/attnwatch bench --where a == 1"), ("CONTRIBUTOR", "/attnwatch bench --where b == 2")], "a == 1"),
+        ([("NONE", "/attnwatch bench --where a == 1")], ""),
+        ([("MEMBER", "/attnwatch benchmark --where a == 1"), ("MEMBER", "please /attnwatch bench")], ""),
+        ([("MEMBER", "/attnwatch bench --upload secrets")], ""),
+        ([("MEMBER", "/attnwatch bench --where x\nwhere=y")], "x"),
+    ],
+)
+def test_what_a_collaborator_asked(box: Box, comments: list[tuple[str, str]], where: str) -> None:
+    """With jq itself in the place of GitHub's command, whose filter is the same language."""
+    if shutil.which("jq") is None:
+        pytest.skip("jq is not installed; apt-get install jq")
+    page = box.folder / "page.json"
+    page.write_text(json.dumps([{"author_association": who, "body": body} for who, body in comments]))
+    gh = box.bin / "gh"
+    gh.write_text(f'#!/usr/bin/env bash\nexec jq -r "${{@: -1}}" {page}\n')
+    gh.chmod(0o755)
+    assert box.run("asked.sh", NUMBER="7").stdout == f"where={where}\n"
+
+
+def test_a_commit_is_measured_again(box: Box) -> None:
+    box.command("gh", {"pulls/7": SHA, f"runs?head_sha={SHA}": "55 completed\n"})
+    box.run("rerun.sh", NUMBER="7")
+    assert ["gh", "api", "--silent", "--method", "POST", "repos/o/r/actions/runs/55/rerun"] in box.made()
+    assert "status=queued" in box.made()[-1]
+    box.command("gh", {"pulls/7": SHA, f"runs?head_sha={SHA}": "55 in_progress\n"})
+    assert "still at work" in box.run("rerun.sh", expect=2, NUMBER="7").stderr
+    box.command("gh", {"pulls/7": SHA})
+    assert "never measured" in box.run("rerun.sh", expect=2, NUMBER="7").stderr
+    box.run("rerun.sh", expect=2, NUMBER="7; x")
+    box.run("asked.sh", expect=2, NUMBER="x")

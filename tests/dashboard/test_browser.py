@@ -69,6 +69,7 @@ def address(db: Path) -> Iterator[str]:
     command = [
         sys.executable, "-m", "streamlit", "run", str(APP), "--server.port", str(port), "--server.headless", "true",
         "--server.address", "127.0.0.1", "--browser.gatherUsageStats", "false", "--server.fileWatcherType", "none",
+        "--client.toolbarMode", "minimal",
     ]  # fmt: skip
     env = {**os.environ, "ATTNWATCH_DB": str(db), "ATTNWATCH_READ_ONLY": ""}
     server = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from db import screens
-from db.engine import Store
+from db.engine import Store, open_store
 from db.queries import incidents
 from db.repository import IncidentRecord, RegressionRecord, set_owner, triage, upsert_incident
 from harness.ingest import ingest_bundle
@@ -172,3 +173,19 @@ def test_steps_are_where_the_environment_changed(store: Store, tmp_path: Path) -
     put(store, tmp_path, 6, [1.0, 1.0, 1.0, 1.0], environment=upgraded)
     steps = screens.environment_steps(store, MACHINE.fingerprint)
     assert [(s.run, s.changes) for s in steps] == [("run-006", ["package torch: 2.13.0 -> 2.14.0"])]
+
+
+def test_the_atlas_reads_the_newest_runs_only(tmp_path: Path) -> None:
+    """However long the history is: SQLite must not choose to walk all measurements."""
+    with open_store(tmp_path / "x.db") as store:
+        put(store, tmp_path, 0, [1.0, 2.0, 3.0, 4.0])
+        asked: list[tuple[str, Any]] = []
+        event.listen(
+            store.engine, "before_cursor_execute", lambda c, cursor, sql, values, *_: asked.append((sql, values))
+        )
+        assert screens.atlas(store, MACHINE.fingerprint, "latency_s").total == 4
+        with store.read() as connection:
+            plan = [row[3] for sql, values in asked if sql.startswith(("SELECT", "WITH"))
+                    for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values)]  # fmt: skip
+    assert sum("SEARCH measurement" in step for step in plan) == 1, "read once, and not joined with itself"
+    assert not any("SCAN measurement" in step or "SCAN metric_value" in step for step in plan)

@@ -137,6 +137,8 @@ def _happen(backend: str) -> None:
         os._exit(7)
     elif backend == "hang":
         time.sleep(600)
+    elif backend.startswith("multiply:"):
+        _multiply(Path(backend.partition(":")[2]))
     elif backend.endswith("slow"):
         time.sleep(0.3)
     elif backend == "raise":
@@ -184,6 +186,19 @@ def _change(what: str) -> None:
         os._exit(0)
     elif what == "orphan":
         os.waitpid(pid, 0)
+
+
+def _multiply(record: Path) -> None:
+    """Processes that beget others, each in a session of its own; two thousand in all, then hang."""
+    descriptor = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for _ in range(2000):
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                os.write(descriptor, f"{os.getpid()} ".encode())
+                time.sleep(600)
+            os._exit(0)
+    time.sleep(600)
 
 
 def _children(record: Path) -> None:

@@ -121,7 +121,7 @@ def _declared_and_true(backend: str, operation: str, count: int, seed: int) -> N
     assert answers[True], "nothing was run"
 
 
-CPU_PAIRS = [(b, o) for b in FAST for o in BACKENDS[b].operations]
+CPU_PAIRS = [(b, o) for b in FAST for o in BACKENDS[b].operations if o.endswith("attention")]
 
 
 @pytest.mark.parametrize("backend, operation", CPU_PAIRS)

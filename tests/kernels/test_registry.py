@@ -20,7 +20,8 @@ from .helpers import qkv
 CONTRACT = {
     "sdpa_math", "sdpa_flash", "sdpa_efficient", "sdpa_cudnn", "flex", "varlen", "xformers", "flash_attn",
     "flash_attn_3", "flash_attn_4", "flashinfer", "segmented", "paged", "paged_gather", "sdpa_padded",
-    "segmented_triton", "paged_triton",
+    "segmented_triton", "paged_triton", "kv_trimmed", "kv_fixed", "layer_norm_fp32", "layer_norm_native",
+    "softmax_true_max", "softmax_running_max", "gemm_native", "gemm_padded", "gemm_split",
 }  # fmt: skip
 
 

@@ -22,10 +22,11 @@ from harness.demo import DECISIONS, FAULTS, World, fill, suite
 from harness.demo.faults import NIGHTS, shifted
 from harness.imports import import_paths, judge_new
 from harness.ingest import ingest_bundle
-from harness.model import Environment, InfrastructureError, InputError, TriageState
+from harness.model import Environment, InfrastructureError, InputError, Machine, TriageState, Value
 from tests.dashboard.stores import MACHINE, NOW, measured
 from tests.db.factory import DAY, START, make_case, make_measurement, make_run, seeded_bundle, write_run
 from tests.harness.readers.samples import planted
+from tests.harness.test_ingest import HOSTILE
 from tests.servers import Server
 from tests.system.conftest import make_clone
 
@@ -229,3 +230,49 @@ def test_what_cannot_be_reached_is_said_in_one_line(server: Server, database: st
     assert code == 2 and "something else" in err
     code, _, err = attnwatch("db", "info", "--db", server.new_database())
     assert code == 2 and "is empty" in err
+
+
+def test_three_roles_are_enough(server: Server, database: str, tmp_path: Path) -> None:
+    """What SECURITY.md says: the owner upgrades, writers ingest and triage, readers read."""
+    bundle, name = seeded_bundle(tmp_path / "b.jsonl", 3, runs=6, cases=1000), database.rsplit("/", 1)[1]
+    open_store(database).close()
+    tables = "ALL TABLES IN SCHEMA public"
+    with server.connect(name) as connection:
+        for role, grants in {
+            f"w_{name}": (f"SELECT, INSERT, UPDATE, DELETE ON {tables}", "USAGE ON ALL SEQUENCES IN SCHEMA public"),
+            f"r_{name}": (f"SELECT ON {tables}",),
+        }.items():
+            connection.execute(f"CREATE ROLE {role} LOGIN".encode())
+            for grant in grants:
+                connection.execute(f"GRANT {grant} TO {role}".encode())
+    writer, reader = (database.replace("attnwatch@", f"{kind}_{name}@") for kind in "wr")
+    code, report, err = attnwatch("ingest", str(bundle), "--db", writer)
+    assert code == 0 and report["taken"] > 5000, err
+    for args in (("db", "info"), ("detect",), ("db", "prune", "--samples-older-than", "9d", "--dry-run")):
+        assert attnwatch(*args, "--db", reader)[0] in (0, 1)
+    with open_store(reader, read_only=True) as store:
+        assert screens.holdings(store).runs == 6
+    code, _, err = attnwatch("ingest", str(seeded_bundle(tmp_path / "c.jsonl", 4)), "--db", reader)
+    assert code == 3 and "may not do that" in err
+    code, pruned, err = attnwatch("db", "prune", "--samples-older-than", "9d", "--db", writer)
+    assert code == 0 and pruned["measurements"] > 3000, err
+
+
+def test_hostile_names_come_back(database: str, tmp_path: Path) -> None:
+    """As they do from SQLite, which tests of ingesting look at one by one; two that become one are no conflict."""
+    twins = {"a\0": Value(1.0), "a\u2400": Value(2.0)}
+    with open_store(tmp_path / "a.db") as light, open_store(database) as heavy:
+        for number, text in enumerate(HOSTILE):
+            m = make_measurement(
+                make_case(0, text, mine=text), detail=text, metrics={text: Value(1.0), **twins}, samples={text: [1.0]},
+                operators=[text], telemetry={text: text},
+            )  # fmt: skip
+            run = make_run(number, name=f"{number} {text}", suite=text, machine=Machine(text, text, host=text))
+            path = write_run(tmp_path / f"{number}.jsonl", run, [m])
+            for store in (light, heavy):
+                assert ingest_bundle(store, path).taken == 1
+                assert ingest_bundle(store, path).taken == 0
+        assert digests(heavy) == digests(light)
+        with open_store(tmp_path / "b.db") as back:
+            copy_store(heavy, back)
+            assert digests(back) == digests(light)

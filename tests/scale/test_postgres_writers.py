@@ -109,6 +109,11 @@ def test_a_reader_sees_one_state_and_a_pool_survives_a_restart(server: Server, d
 
 
 def test_a_writer_that_never_ends_is_not_waited_for_for_ever(database: str) -> None:
-    with open_store(database) as busy, open_store(database, lock_timeout_s=0.3) as hurried, busy.write():
-        with pytest.raises(InfrastructureError, match="another process holds a lock"), hurried.write():
-            pass
+    with (
+        open_store(database) as busy,
+        open_store(database, lock_timeout_s=0.3) as hurried,
+        busy.write(),
+        pytest.raises(InfrastructureError, match="another process holds a lock"),
+        hurried.write(),
+    ):
+        pass

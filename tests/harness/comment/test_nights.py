@@ -9,12 +9,13 @@ import sys
 import pytest
 
 from db.engine import open_store
+from db.repository import triage
 from harness.comment.facts import State
 from harness.comment.nights import from_store
 from harness.comment.reading import from_json
 from harness.comment.render import render
 from harness.jsonout import dumps
-from harness.model import InputError
+from harness.model import InputError, TriageState
 from harness.report import as_plain
 from tests.harness.judge.test_nights import SLOW, World, odd, slower
 from tests.harness.judge.test_nights import world as world  # the fixture
@@ -60,3 +61,7 @@ def test_a_night_is_told_the_same_from_its_report_and_from_the_store(world: Worl
     done = subprocess.run(command, cwd=world.folder, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1, done.stderr
     assert json.loads(done.stdout)["state"] == "adverse"
+    with open_store(str(world.folder / "n.db")) as store:
+        triage(store, report.incidents[0].id, TriageState.ACKNOWLEDGED, "seen", "a team")
+        seen = from_store(store)
+    assert seen.groups == () and seen.known == (report.incidents[0].id,)

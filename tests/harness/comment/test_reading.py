@@ -75,7 +75,13 @@ def test_samples_of_a_file_are_read() -> None:
 
 @pytest.mark.parametrize(
     ("state", "shadow", "expected"),
-    [("new", False, "adverse"), ("new", True, "suspect"), ("suspect", False, "suspect"), ("fixed", False, "clean")],
+    [
+        ("new", False, "adverse"),
+        ("new", True, "suspect"),
+        ("suspect", False, "suspect"),
+        ("fixed", False, "clean"),
+        ("acknowledged", False, "clean"),
+    ],
 )
 def test_a_night_is_read(state: str, shadow: bool, expected: str) -> None:
     facts = from_json(json.dumps(samples.night("operator_calls", shadow=shadow, state=state)), "r")
@@ -84,6 +90,15 @@ def test_a_night_is_read(state: str, shadow: bool, expected: str) -> None:
     for group in facts.groups:
         assert (group.hit, group.inside, group.hit_outside, group.outside) == (1, 1, 0, 11)
         assert group.incident == "e94298c4" and group.kind == "more"
+
+
+def test_what_is_known_is_not_told_as_new() -> None:
+    night = samples.night("operator_calls") | {"still_open": ["aaaa1111"]}
+    night["incidents"][0]["is_new"] = False
+    facts = from_json(json.dumps(night), "r")
+    assert facts.state is State.CLEAN and facts.known == ("aaaa1111", "e94298c4")
+    page = render(facts)
+    assert page.startswith("**No new regression**") and "told before: `aaaa1111`, `e94298c4`." in page
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,7 @@ any_facts: Any = st.builds(
     Facts, base=texts, head=texts, cases=st.integers(0, 9999), judged=st.integers(0, 9999),
     groups=st.lists(groups, max_size=7).map(tuple), faster=few, unsettled=few, failed=few,
     unsupported=st.integers(0, 9), left_out=st.integers(0, 9),
+    unchanged=st.booleans(), known=st.lists(texts, max_size=3).map(tuple),
     smallest_detectable=st.one_of(st.none(), st.floats(0, 20)),
     command=st.sampled_from(["", "attnwatch compare --base a --head b --suite full"]),
     notes=st.lists(texts, max_size=3).map(tuple),

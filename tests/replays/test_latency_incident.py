@@ -1,0 +1,43 @@
+"""The faults of the latency incident, each put in for real: the service flags what they touch and says where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.catalogue.replays import REPLAYS, Replay, flagged_without_fault, run
+from kernels.faults import FAULTS
+
+# Row A3 has a module of its own.
+MINE = [r for r in REPLAYS if r.row != "A3"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATTNWATCH_RUNTIME_DIR", str(tmp_path / "rt"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one", MINE, ids=lambda r: f"{r.row}-{r.fault}")
+def test_the_fault_is_flagged_with_its_exact_trigger(one: Replay, tmp_path: Path) -> None:
+    fault = FAULTS[one.fault]
+    got = run(one, fault.backend, fault.trigger, tmp_path)
+    assert got.flagged, got
+    assert got.exact, got
+
+
+@pytest.mark.slow
+def test_nights_without_a_fault_raise_nothing(tmp_path: Path) -> None:
+    assert flagged_without_fault(next(r for r in MINE if r.row == "A1"), tmp_path) == []
+
+
+def test_every_replay_has_a_fault_and_covers_both_sides_of_its_trigger() -> None:
+    from harness.catalogue.replays import rows_where
+
+    for one in REPLAYS:
+        fault, cases = FAULTS[one.fault], one.cases()
+        inside = rows_where(cases, f"backend == {fault.backend!r} and {fault.trigger}")
+        assert 0 < len(inside) < len({c.key for c in cases if c.backend == fault.backend}), one
+        assert {c.workload.operation for c in cases} == {fault.operation}
