@@ -43,12 +43,12 @@ lint: setup
 test-scale: setup ## servers, faults, large inputs
 	@$(BIN)/python -m pytest -m scale $(PYTEST_ARGS)
 
-BENCHES := cli overhead adaptive ingest import detection explain dashboard
+BENCHES := cli overhead adaptive ingest import detection explain incidents dashboard
 bench: setup ## every claim about speed and memory, as ratios within one run
 	@status=0; for b in $(BENCHES); do echo "== bench-$$b"; $(MAKE) --no-print-directory bench-$$b || status=1; done; exit $$status
 
 bench-%: setup
-	@$(BIN)/python scripts/bench_$*.py
+	@$(BIN)/python scripts/bench_$*.py $(ARGS)
 
 dashboard: setup ## open the dashboard on the store
 	@$(BIN)/attnwatch dashboard

@@ -15,7 +15,7 @@ QUESTION = Question(
                              eps=1e-5, dtype=["float16", "float32"]),
         "weekly": (
             *bare_grid(_OP, rows=256, hidden_size=[256, 1024, 4096, 16384], amplitude=[0.0, 2.0, 4.0, 16.0],
-                       variance=[0.0, 1e-6, 1e-2, 1.0], eps=[1e-8, 1e-5, 1e-3], dtype=["float16", "bfloat16"]),
+                       variance=[0.0, 1e-6, 1.0], eps=[1e-8, 1e-5, 1e-3], dtype="float16"),
             *bare_grid(_OP, rows=256, hidden_size=[1024, 4096, 16384], amplitude=0.0, variance=1.0, eps=1e-5,
                        dtype=["float16", "float32"], direction="bwd"),
         ),

@@ -20,7 +20,7 @@ from sqlalchemy.pool import QueuePool
 from harness.jsonout import finite
 from harness.model import InfrastructureError, InputError
 
-from .errors import explain
+from .errors import damaged, explain, unreadable
 from .schema import ensure_schema
 
 DEFAULT_URL = "sqlite:///attnwatch.db"
@@ -100,6 +100,8 @@ class Store:
         except Exception as error:
             if isinstance(error, sqlite3.Error) or type(error).__module__.startswith("psycopg"):
                 raise explain(self.name, error) from error
+            if self.path is not None and unreadable(error):
+                raise damaged(self.name, error) from error
             raise
 
     def close(self) -> None:

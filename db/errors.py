@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from json import JSONDecodeError
+
 from harness.model import InfrastructureError, InputError
 
 
@@ -17,6 +19,27 @@ def explain(name: str, error: BaseException | None) -> InfrastructureError | Inp
     return InfrastructureError(f"{name}: the database refused ({error}); nothing of this step was kept")
 
 
+def damaged(name: str, error: BaseException | None) -> InfrastructureError:
+    """The error to raise for the file of a store that holds what nobody wrote."""
+    return InfrastructureError(
+        f"{name}: the database is corrupt ({error}); restore a backup with `attnwatch db restore`, or rescue what "
+        f"can be read with `sqlite3 {name} .recover` and ingest the bundles again"
+    )
+
+
+def unreadable(error: BaseException) -> bool:
+    """Whether the driver met text in a store that is none, or JSON that is none; no code of SQLite says so."""
+    if not isinstance(error, UnicodeDecodeError | JSONDecodeError):
+        return False
+    # The same error from a file that is read while a store is open is not the store's: who was reading counts.
+    reader, trace = "", error.__traceback__
+    while trace is not None:
+        module = trace.tb_frame.f_globals.get("__name__", "")
+        reader = reader if module.partition(".")[0] == "json" else module
+        trace = trace.tb_next
+    return reader.partition(".")[0] == "sqlalchemy" or reader == "db.engine"
+
+
 def _of_sqlite(name: str, code: str, error: BaseException | None) -> InfrastructureError:
     if code == "SQLITE_NOTADB":
         return InfrastructureError(
@@ -24,10 +47,7 @@ def _of_sqlite(name: str, code: str, error: BaseException | None) -> Infrastruct
             "`attnwatch db restore`"
         )
     if code.startswith("SQLITE_CORRUPT"):
-        return InfrastructureError(
-            f"{name}: the database is corrupt ({error}); restore a backup with `attnwatch db restore`, or rescue what "
-            f"can be read with `sqlite3 {name} .recover` and ingest the bundles again"
-        )
+        return damaged(name, error)
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return InfrastructureError(
             f"{name}: locked by another process ({error}); nothing was changed; try again when it has finished"

@@ -17,6 +17,8 @@ from .history import CaseRow
 
 #: Rulers of results that no ruler of ours measured begin so.
 RULER = "imported:"
+#: How a run is marked that was judged as a night, with its suspects measured again.
+NIGHT = "night"
 _BATCH = 50_000
 #: Asked of machines, which are few; their runs are found by an index.
 _IS_IMPORTED = t.Machine.ruler_version.startswith(RULER, autoescape=True)
@@ -65,28 +67,42 @@ def values_of_run(store: Store, run_id: str) -> dict[str, dict[str, float]]:
 
 
 def unjudged_machines(store: Store) -> dict[str, list[str]]:
-    """Fingerprint -> ids of imported runs that :func:`mark_judged` has not seen."""
+    """Fingerprint -> ids of runs whose history :func:`mark_judged` has not seen.
+
+    Machines on which nights are judged are left out: there every suspect is measured again, and history without that
+    would tell again what was dismissed.
+    """
     query = (
         select(t.Machine.fingerprint, t.Run.name, t.Run.options)
         .join(t.Machine, t.Machine.id == t.Run.machine_id)
-        .where(_IS_IMPORTED)
         .order_by(t.Run.id)
     )
     out: dict[str, list[str]] = {}
+    nightly = set()
     with store.read() as connection:
         for fingerprint, name, options in connection.execute(query):
-            if not options.get("judged"):
+            judged = options.get("judged")
+            if judged == NIGHT:
+                nightly.add(fingerprint)
+            elif not judged:
                 out.setdefault(fingerprint, []).append(name)
-    return out
+    return {machine: names for machine, names in out.items() if machine not in nightly}
 
 
-def mark_judged(store: Store, run_ids: Collection[str]) -> None:
-    """Note in the options of runs that history was judged with them."""
+def mark_judged(store: Store, run_ids: Collection[str], by: str | bool = True) -> None:
+    """Note in the options of runs that history was judged with them, or that ``by`` = :data:`NIGHT` they were."""
     table = table_of(t.Run)
     with store.write() as connection:
         for name in run_ids:
             options = connection.execute(select(t.Run.options).where(t.Run.name == name)).scalar_one()
-            connection.execute(update(table).where(table.c.name == name).values(options={**options, "judged": True}))
+            connection.execute(update(table).where(table.c.name == name).values(options={**options, "judged": by}))
+
+
+def is_imported(store: Store, machine: str) -> bool:
+    """Whether a machine (a fingerprint) stands for results that no ruler of ours measured."""
+    with store.read() as connection:
+        query = select(t.Machine.id).where(t.Machine.fingerprint == machine, _IS_IMPORTED)
+        return connection.execute(query).first() is not None
 
 
 def imported_metrics(store: Store, machine: str) -> list[tuple[int, str, str]]:

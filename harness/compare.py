@@ -179,11 +179,15 @@ def _judged(base: list[float], head: list[float], judge: ABOptions, order: list[
 
 
 def csv_row(r: ABResult) -> dict[str, Any]:
-    """One result as plain values; None for what nothing bounds: an end of the interval, ``smallest_detectable``."""
+    """One result as plain values; None for what nothing bounds: an end of the interval, ``smallest_detectable``.
+
+    Samples at or below zero have no ratio: verdict and p are those of their difference.
+    """
+    of_ratio = r.scale == "log" and math.isfinite(r.ratio)
     return {
         "verdict": r.verdict.value,
-        "ratio": r.ratio,
-        "ratio_ci": finite([r.low, r.high]),
+        "ratio": r.ratio if of_ratio else None,
+        "ratio_ci": finite([r.low, r.high]) if of_ratio else [None, None],
         "p": r.p,
         "smallest_detectable": finite(r.smallest_detectable),
         "n_base": r.n_base,

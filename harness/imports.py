@@ -118,7 +118,7 @@ def import_paths(
 
 
 def judge_new(store: Store) -> list[str]:
-    """Judge history that was imported and not judged yet; ids of the incidents that are told for the first time."""
+    """Judge history that came from elsewhere and was not judged yet; ids of the incidents told for the first time."""
     if not unjudged_machines(store):
         return []
     from .judge.imported import judge_imported  # numpy and scipy

@@ -80,10 +80,11 @@ def _run(a: argparse.Namespace, progress: Progress | None) -> int:
     if a.list or a.dry_run:
         _show_cases(cases, as_json=a.json, summary=a.dry_run)
         return int(Exit.CLEAN)
+    out = Path(a.out or f"attnwatch-{suite_name(a.suite)}{'' if shard is None else shard.suffix}.jsonl")
+    _refuse_endless(out)
     device = resolve_device(a.device)
     refuse_foreign_processes(device)
     options = _options(a)
-    out = Path(a.out or f"attnwatch-{suite_name(a.suite)}{'' if shard is None else shard.suffix}.jsonl")
     deadline = None if a.budget is None else time.time() + a.budget
     for text in find().broken:
         _note(f"attnwatch: {text}")
@@ -121,6 +122,12 @@ def _run(a: argparse.Namespace, progress: Progress | None) -> int:
             )
     _report(a, out, run, summary, len(state.done))
     return INTERRUPTED if summary.interrupted else int(Exit.CLEAN)
+
+
+def _refuse_endless(out: Path) -> None:
+    """InputError for a device, pipe or socket: a bundle is read before it is appended to, and these may never end."""
+    if out.exists() and not out.is_file() and not out.is_dir():
+        raise InputError(f"--out {out}: not a regular file; name a new file or a bundle")
 
 
 @contextmanager
@@ -186,12 +193,23 @@ def _report(a: argparse.Namespace, out: Path, run: Run, summary: SweepSummary, e
         )
     else:
         for m in (m for m in summary.measurements if m.status is not Status.UNSUPPORTED):
-            print(f"{_outcome(m):>12}  {_name(m.case)}")
+            why = f": {m.detail}" if m.status.failed and m.detail else ""
+            print(f"{_outcome(m):>12}  {_name(m.case)}{why}")
+        _tell_unsupported(summary.measurements, a.backend)
     text = ", ".join(f"{n} {status}" for status, n in counts.items()) or "nothing new"
     _note(f"measured {summary.measured} cases ({text}); bundle: {out}")
     if summary.remaining:
         why = "interrupted" if summary.interrupted else "the budget ended"
         _note(f"{why}: {summary.remaining} cases are left; the same command with --out {out} goes on from here")
+
+
+def _tell_unsupported(measured: Sequence[Measurement], asked: Sequence[str]) -> None:
+    """Why a backend that was named cannot run anything here: a slip in its name looks the same."""
+    for name in asked:
+        ours = [m for m in measured if m.case.backend == name]
+        if ours and all(m.status is Status.UNSUPPORTED for m in ours):
+            for why in dict.fromkeys(m.detail for m in ours):
+                _note(f"{name}: {why}")
 
 
 def _row(m: Measurement) -> dict[str, Any]:

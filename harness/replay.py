@@ -64,9 +64,7 @@ def replay(
         return judge_night(store, run_id, plan, lambda i, n, text: None, say)
 
 
-def _night(
-    cases: Sequence[Case], store: Store, bundle: Path, device: str, options: MeasureOptions
-) -> tuple[str, str]:
+def _night(cases: Sequence[Case], store: Store, bundle: Path, device: str, options: MeasureOptions) -> tuple[str, str]:
     """One stored run; its id and the folder that holds its kernels."""
     with BundleWriter(bundle) as writer, WorkerClient.connect(WorkerSpec(device)) as client:
         environment = client.environment()

@@ -52,6 +52,9 @@ def headline(report: NightReport) -> str:
     suspects = [i for i in report.incidents if i.state is TriageState.SUSPECT]
     if suspects:
         return f"nothing confirmed; {_s(sum(len(i.findings) for i in suspects), 'suspect')} could not be settled"
+    if not report.counts.get("ok"):
+        failed = _s(len(report.failures), "case")
+        return f"nothing could be measured: {failed} failed; `attnwatch doctor` says what can run here"
     if not report.nights:
         return "first run on this machine: nothing to compare with yet; the next run will be judged against it"
     if report.still_open:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from .model import InputError, Scalar
 from .model.reading import read_text
 
-_INT = re.compile(r"[+-]?\d{1,18}")
+# Longer ones Python itself refuses to read.
+_INT = re.compile(r"[+-]?\d{1,4000}")
 _FLOAT = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf(inity)?|nan)", re.IGNORECASE)
 _BOOL = {"true": True, "yes": True, "false": False, "no": False}
 #: Longest cell that is taken; a missing quote would otherwise swallow the file.

@@ -219,11 +219,22 @@ def a13(_: Bench) -> str:
     return f"a clip changes nothing against the true or running maximum: {clipped}; stale, block 16, spread 8: {text}"
 
 
-def a14(_: Bench) -> str:
+def a14(bench: Bench) -> str:
     a, b, padded = banks.tile(1024, 128), banks.tile(1025, 128), banks.tile(1025, 128, pad=1)
+    teeth = []
+    for backend in ("segmented", "sdpa_flash"):
+        times = {
+            n: measured(bench, grid("attention", seq_len=n, heads_q=2, head_dim=128, causal=True)[0], backend)[
+                "latency_s"
+            ]
+            for n in banks.around([256, 512, 1024])
+        }
+        found = ", ".join(f"{t.n}->{t.n + 1} x{t.ratio:.2f}" for t in banks.saw_teeth(times, power=2.0))
+        teeth.append(f"{backend} {found or 'none'}")
     return (
         f"turns row/column: 1024 {a.row_ways}/{a.column_ways}, 1025 {b.row_ways}/{b.column_ways}, padded "
         f"{padded.row_ways}/{padded.column_ways}; [1025][128] takes {b.bytes} B of {banks.SHARED_BYTES}: fits {b.fits}"
+        f"; saw teeth on this CPU around 256, 512, 1024: {'; '.join(teeth)}"
     )
 
 

@@ -18,8 +18,6 @@ from harness.model.findings import STATUS, Incident, NightReport
 from harness.model.suite import bare_grid, grid, ragged
 from harness.replay import OPTIONS, Say, replay
 
-from .banks import around
-
 #: For faults that show in the results, whose latency is beside the point.
 _BRIEF = replace(OPTIONS, max_seconds=0.05)
 
@@ -102,7 +100,7 @@ def _asked(benchmark: str, workloads: Sequence[Workload], *backends: str) -> lis
 
 
 def _boundary() -> list[Case]:
-    lengths = [64, 127, 128, 129, 256, 384, 385, 500, 512, 640, 641, 1024, 1153]
+    lengths = [192, 127, 128, 129, 256, 384, 385, 500, 512, 640, 641, 1024, 1153]
     steps = grid("attention", q_len=[1, 4], kv_len=lengths, heads_q=8, heads_kv=2, causal=True)
     return _asked("decode", steps, "sdpa_math", "segmented")
 
@@ -111,7 +109,7 @@ def _kv_capacity() -> list[Case]:
     """Each length in a cache that it fills and in one of four times the size."""
     steps = [
         ragged("kv_cache", [(1, n)] * 2, layers=2, capacity=n * room, heads_kv=2)
-        for n in (320, 384, 512, 768, 1024)
+        for n in (256, 320, 384, 512, 640)
         for room in (1, 4)
     ]
     return _asked("kv_cache", steps, "kv_trimmed", "kv_fixed")
@@ -151,8 +149,7 @@ def _gemm() -> list[Case]:
 
 
 def _around_tiles() -> list[Case]:
-    lengths = [200, 255, *(n for n in around([256, 384, 512]) if n % 128 < 2)]
-    found = grid("attention", seq_len=lengths, heads_q=[1, 2], head_dim=[64, 128], causal=True)
+    found = grid("attention", seq_len=[200, 256, 257, 384, 385], heads_q=[1, 2, 4], head_dim=[64, 128], causal=True)
     return _asked("sawtooth", found, "segmented")
 
 

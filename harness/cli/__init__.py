@@ -17,11 +17,12 @@ def main() -> None:
     """
     try:
         code = _run()
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         code = _say("interrupted", INTERRUPTED)
-    except BrokenPipeError:
-        code = _stdout_gone()
+    except BrokenPipeError as err:
+        code = _pipe_broke(err)
     except OSError as err:
         code = _failed(f"standard output: {err.strerror}", err)
     sys.exit(code)
@@ -34,8 +35,8 @@ def _run() -> int:
 
     from .streams import readable_streams
 
-    readable_streams()
     try:
+        readable_streams()
         from .app import app
 
         with terminable():
@@ -46,6 +47,9 @@ def _run() -> int:
     except BrokenPipeError:
         raise
     except SystemExit as end:
+        # The parser turns a broken pipe into exit code 1, which is ours for adverse findings.
+        if isinstance(end.__context__, BrokenPipeError):
+            raise end.__context__ from None
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception as err:
         return _unexpected(err)
@@ -61,6 +65,12 @@ def _unexpected(err: Exception) -> int:
         return _say("interrupted", INTERRUPTED)
     if hasattr(err, "format_message") and hasattr(err, "exit_code"):  # usage errors of the command line parser
         return _usage(err)
+    if isinstance(err, UnicodeEncodeError):
+        # File names may be any bytes; only what has to be text is refused, where it turns out.
+        wrong = {c for c in err.object if "\ud800" <= c <= "\udfff"}
+        for number, given in enumerate(sys.argv[1:], 1):
+            if wrong & set(given):
+                return _say(f"argument {number}: {os.fsencode(given)!r} is not UTF-8; give it as UTF-8 text", 2)
     if isinstance(err, OSError):
         where = f"{err.filename}: " if err.filename else ""
         return _failed(f"{where}{err.strerror or err}", err)
@@ -85,10 +95,11 @@ def _failed(text: str, err: BaseException) -> int:
     return _say(text.splitlines()[0][:500], 3)
 
 
-def _stdout_gone() -> int:
-    """The reader of a pipe went away (``| head``): not our error, and nothing more can be printed."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return 0
+def _pipe_broke(err: BrokenPipeError) -> int:
+    """The reader of our output went away (``| head``): not our error. Any other broken pipe is one."""
+    from .streams import drop_unread
+
+    return 0 if drop_unread() else _failed(f"internal error: {type(err).__name__}: {err}", err)
 
 
 def _say(text: str, code: int) -> int:

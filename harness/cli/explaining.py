@@ -67,7 +67,11 @@ def print_report(report: dict[str, Any]) -> None:
         for row in trigger["counter_examples"][:_SHOWN]:
             print(f"    inside, not regressed: {_combination(row)}")
     if not report["triggers"]:
-        print("no trigger: nothing separates the regressed combinations better than chance")
+        few = len(report.get("unexplained", ()))
+        print(
+            "no trigger: nothing separates the regressed combinations better than chance would"
+            + (f"; {few} are few to tell from, so measure more around them" if 0 < few < _FEW else "")
+        )
     if report["unexplained"]:
         note(f"{len(report['unexplained'])} regressed combinations are not explained")
 
@@ -77,3 +81,5 @@ def _combination(row: dict[str, Any]) -> str:
 
 
 _SHOWN = 3
+#: Fewer regressed combinations than this seldom suffice to name what they share.
+_FEW = 6

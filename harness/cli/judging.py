@@ -116,7 +116,8 @@ def _print_csv(report: dict[str, Any]) -> None:
         low, high = (f"{end:.4f}" if end is not None else "?" for end in c["ratio_ci"])
         least = c["smallest_detectable"]
         sees = "sees nothing" if least is None else f"sees {least:.1%}"
-        print(f"{c['verdict']:<10} {c['ratio']:.4f} [{low}, {high}]  {sees}  {name}")
+        ratio = "no ratio" if c["ratio"] is None else f"{c['ratio']:.4f} [{low}, {high}]"
+        print(f"{c['verdict']:<10} {ratio}  {sees}  {name}")
 
 
 def _print_sides(report: dict[str, Any], upgrade: bool) -> None:

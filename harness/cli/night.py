@@ -56,6 +56,8 @@ def nightly(
         print(
             f"\nreports: {' '.join(written)}\ndashboard: make dashboard (or: attnwatch dashboard --db {report.store})"
         )
+    if not report.new_confirmed and not report.counts.get("ok"):
+        raise typer.Exit(int(Exit.INFRASTRUCTURE))
     raise typer.Exit(int(Exit.FINDING if report.new_confirmed else Exit.CLEAN))
 
 

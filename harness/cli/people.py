@@ -43,7 +43,8 @@ def _state(text: str) -> TriageState:
     try:
         return TriageState(text.replace("-", "_"))
     except ValueError:
-        known = ", ".join(s.value for s in TriageState)
+        # Those that people give; suspect, new and dismissed are the judge's.
+        known = "confirmed, acknowledged, expected, fixed, false_positive"
         raise InputError(f"STATE: {text!r}; one of {known}") from None
 
 

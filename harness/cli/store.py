@@ -21,7 +21,7 @@ Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files of r
 def ingest(paths: Paths, form: FormatOption = None, db: DbOption = None, json_out: JsonOption = False) -> None:
     """Take results into the store, ours and those of other tools; safe to repeat.
 
-    History that others measured is judged at once: `attnwatch detect` then tells what regressed.
+    History that was measured elsewhere is judged at once: `attnwatch detect` then tells what regressed.
     """
     from db.engine import open_store
     from harness.imports import import_paths, judge_new

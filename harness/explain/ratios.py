@@ -30,6 +30,8 @@ _SMALLEST = 0.005
 _DRIFT = 0.05
 #: Rows that stand out by themselves and suffice to ask what they share.
 _FEW = 3
+#: Log ratios beyond are as good as this one, whose multiples the exponential still takes.
+_WIDEST = 200.0
 #: Nats beyond which no other start is tried.
 _SURE = 40.0
 
@@ -47,7 +49,7 @@ def explain_ratios(columns: Sequence[Column], ratio: Floats, errors: Floats | No
     if usable.sum() < 4:
         return nobody
     keep = np.flatnonzero(usable)
-    logs = np.log(ratio[keep])
+    logs = np.clip(np.log(ratio[keep]), -_WIDEST, _WIDEST)
     relative = None if errors is None else errors[keep] / ratio[keep]
     shapes = scales(logs, relative)
     seen = [c.take(keep) for c in columns]
@@ -230,12 +232,13 @@ def _outliers(logs: Floats, centre: float, scale: Floats) -> Floats:
 
 
 def _everything(ratio: Floats, usable: Bools) -> Explanation:
-    n = len(ratio)
     rows = tuple(map(int, np.flatnonzero(usable)))
-    middle = float(np.median(ratio[usable]))
-    spread = 1.253 * float(np.std(np.log(ratio[usable]))) / math.sqrt(len(rows))
-    interval = (middle * math.exp(-1.96 * spread), middle * math.exp(1.96 * spread))
-    trigger = Trigger((), "True", len(rows), n, len(rows), n, rows, (), middle, interval)
+    n = len(rows)
+    logs = np.clip(np.log(ratio[usable]), -_WIDEST, _WIDEST)
+    middle = float(np.median(logs))
+    spread = 1.253 * float(np.std(logs)) / math.sqrt(n)
+    interval = (_exp(middle - 1.96 * spread), _exp(middle + 1.96 * spread))
+    trigger = Trigger((), "True", n, n, n, n, rows, (), _exp(middle), interval)
     return Explanation((trigger,), (), usable, usable.astype(np.float64))
 
 
@@ -249,8 +252,13 @@ def _with_effect(trigger: Trigger, logs: Floats, inside: Bools, outside: Bools, 
             # Information of a Student-t location, row by row.
             error += 1 / float((((model.tail + 1) / (model.tail + 3)) / model.scale[group] ** 2).sum())
     half = 1.96 * math.sqrt(error)
-    interval = (math.exp(model.shift - half), math.exp(model.shift + half))
-    return replace(trigger, effect=math.exp(model.shift), effect_interval=interval)
+    interval = (_exp(model.shift - half), _exp(model.shift + half))
+    return replace(trigger, effect=_exp(model.shift), effect_interval=interval)
+
+
+def _exp(x: float) -> float:
+    """Exponential without overflow."""
+    return math.exp(min(max(x, -700.0), 700.0))
 
 
 def _spread_out(told: Explanation, keep: Ints, n: int) -> Explanation:
@@ -258,7 +266,7 @@ def _spread_out(told: Explanation, keep: Ints, n: int) -> Explanation:
     regressed, posterior = np.zeros(n, dtype=np.bool_), np.zeros(n)
     regressed[keep], posterior[keep] = told.regressed, told.posterior
     triggers = tuple(
-        replace(t, rows=_back(t.rows, keep), counter_examples=_back(t.counter_examples, keep), total=n)
+        replace(t, rows=_back(t.rows, keep), counter_examples=_back(t.counter_examples, keep), total=len(keep))
         for t in told.triggers
     )
     return Explanation(triggers, _back(told.unexplained, keep), regressed, posterior)

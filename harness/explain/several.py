@@ -24,13 +24,15 @@ _MAX_PRODUCTS = 5000
 def add_pairs(pool: Pool, columns: Sequence[Column]) -> None:
     """Add atoms about two of ``columns``."""
     numeric = [c for c in columns if c.computes]
+    # Never cheaper to name than one column: with two numbers in a table there is one pair, and still two to say.
+    which = max(prior.choose(max(2, len(numeric)), 2), math.log(max(1, len(columns))) + 0.7)
     for a, b in itertools.combinations(columns, 2):
         both = a.computes and b.computes
         if not both and not (a.kind == b.kind == "text" and set(a.values) & set(b.values) - {None}):
             continue
         pairs, codes = np.unique(a.codes * b.m + b.codes, return_inverse=True)
         classes = Classes()
-        pair = _Pair(a, b, pairs // b.m, pairs % b.m, classes, prior.choose(max(2, len(numeric)), 2))
+        pair = _Pair(a, b, pairs // b.m, pairs % b.m, classes, which)
         if both:
             pair.compare()
             pair.product()

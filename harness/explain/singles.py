@@ -21,6 +21,8 @@ _SET_VALUES = 10
 _MAX_SET_TEXT = 4
 _MAX_SET_NUMBER = 3
 _MAX_CUTS = 96
+#: Moduli up to this have all their residues tried, larger ones of a column with many values those that tell most.
+_ALL_RESIDUES = 16
 #: Atoms about single columns in all, and for one column at least, where a table has many columns.
 _ATOMS = 12_000
 _FEWEST = 60
@@ -41,7 +43,7 @@ def column_classes(column: Column, total: int, outcome: Floats) -> Classes:
     if column.kind == "number" and column.numbers is not None:
         _thresholds(classes, column, which)
         if column.computes and column.whole:
-            _residues(classes, column, which)
+            _residues(classes, column, which, outcome)
             _powers(classes, column, which)
     return classes
 
@@ -115,18 +117,23 @@ def _thresholds(classes: Classes, column: Column, which: float) -> None:
             classes.put(lower, base + size + extra + 0.9, partial(_term, column, "column", flip(op), number))
 
 
-def _residues(classes: Classes, column: Column, which: float) -> None:
+def _residues(classes: Classes, column: Column, which: float, outcome: Floats) -> None:
     assert column.numbers is not None
     base = prior.FAMILY["residue"] + which
     known = ~np.isnan(column.numbers)
     values = np.where(known, column.numbers, 0).astype(np.int64)
     top = int(np.abs(values).max(initial=0)) + 1
     many = column.m > _MANY
+    # How much more often the rows of each value regressed than rows at large.
+    surplus = np.bincount(column.codes, weights=outcome - outcome.mean(), minlength=column.m)
     for number in range(2, min(256, max(top, 2)) + 1):
         rest = values % number
         present = {0, *(int(r) for r in rest[known])}
         if many:
-            present &= {0, 1, number // 2, number - 1} if number in prior.KNOWN_MODULI else {0}
+            by_rest = np.bincount(rest[known], weights=surplus[known], minlength=number)
+            telling = {int(by_rest.argmax()), int(by_rest.argmin())}
+            usual = {0, 1, number // 2, number - 1} if number in prior.KNOWN_MODULI else {0}
+            present &= usual | telling if number > _ALL_RESIDUES else present
         for r in present:
             mask = (rest == r) & known
             hit = int(mask.sum())

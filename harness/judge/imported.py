@@ -14,11 +14,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from db.engine import Store
-from db.imported import ImportedMetric, imported_metrics, imported_series, mark_judged, unjudged_machines
+from db.imported import (
+    ImportedMetric,
+    imported_metrics,
+    imported_series,
+    is_imported,
+    mark_judged,
+    unjudged_machines,
+)
 from db.queries import known_series, run
 from db.repository import triage
 from harness.detection.changes import Change, detect_flat
-from harness.model import TriageState
+from harness.model import METRICS, TriageState
 from harness.model.findings import Finding, Incident
 
 from .incidents import gather, incident_of, save
@@ -64,7 +71,7 @@ class _Seen:
 
 
 def judge_imported(store: Store) -> list[Incident]:
-    """Judge every imported machine with runs that were not judged yet; what is told for the first time."""
+    """Judge each machine with runs from elsewhere that were not judged yet; what is told for the first time."""
     out: list[Incident] = []
     for machine, run_ids in unjudged_machines(store).items():
         out += _judge(store, machine)
@@ -74,8 +81,12 @@ def judge_imported(store: Store) -> list[Incident]:
 
 def _judge(store: Store, machine: str) -> list[Incident]:
     seen = _Seen()
+    foreign = is_imported(store, machine)
     for metric in imported_metrics(store, machine):
-        _look(imported_series(store, machine, metric), seen)
+        ours = METRICS.get(metric[1])
+        # Of what our ruler measured, rates and the like only repeat what times say.
+        if ours is None or ours.judged or foreign:
+            _look(imported_series(store, machine, metric), seen)
     known = known_series(store, machine, list(TriageState))
     unsettled = (TriageState.SUSPECT, TriageState.DISMISSED)
     held = {(k.case_key, k.metric, k.bad_since) for k in known if k.state not in unsettled}

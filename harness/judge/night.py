@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from db.engine import Store
+from db.imported import NIGHT, mark_judged
 from db.queries import RunRow, counts_by_status, environment_of_run, measurements_of_run, run, runs
 from harness.builds import git
 from harness.detection.ab import ABOptions
@@ -46,6 +47,7 @@ def judge_night(store: Store, run_id: str, plan: JudgePlan, show: Show, say: Say
     still, recovered = settle_old(store, judged, findings, head)
     report = _report(store, head, base, plan, findings, judged, incidents, differences)
     report.still_open, report.recovered = still, recovered
+    mark_judged(store, [head.id], by=NIGHT)
     report.shadow = plan.policy.shadow.text(judged.nights) if shadow else ""
     report.from_shadow = [] if shadow else untold(store, head.machine)
     return report

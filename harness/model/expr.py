@@ -3,7 +3,7 @@
 Columns by name (``kv_len``) or, where the name is no identifier, ``col['kv len']``; numbers, quoted strings,
 True, False, None; ``and or not``, comparisons (chained too), ``in`` with a tuple or list; ``+ - * / // % **``;
 ``log2 ceil floor abs min max``. Nothing else parses. On a row where the expression does not apply (a missing
-column, None, text against a number, division by zero) it is False; it never raises.
+column, None, text against a number, division by zero, whole numbers past 4096 bits) it is False; it never raises.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 _MAX_TEXT = 20_000
 _MAX_DEPTH = 100
+#: Largest whole number that arithmetic gives; without a bound a short text could multiply for minutes.
+_MAX_BITS = 4096
 
 
 class _NotApplicable(Exception):
@@ -165,10 +167,18 @@ def _binary(kind: type[ast.operator], left: _Fn, right: _Fn) -> _Fn:
             a, b = _number(left(row)), _number(right(row))
             if abs(b) > 1024 or abs(a) > 1e300:
                 raise _NotApplicable
-            return fn(a, b)
+            if isinstance(a, int) and isinstance(b, int) and (a.bit_length() - 1) * b >= _MAX_BITS:
+                raise _NotApplicable
+            return _bounded(fn(a, b))
 
         return power
-    return lambda row: fn(_number(left(row)), _number(right(row)))
+    return lambda row: _bounded(fn(_number(left(row)), _number(right(row))))
+
+
+def _bounded(value: Any) -> Any:
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        raise _NotApplicable
+    return value
 
 
 def _chain(row: Row, fns: list[_Fn], tests: list[Callable[[Any, Any], bool]]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
@@ -22,6 +23,7 @@ from .records import SEVERITIES, Policy, QuietHours, Rule, Settings, Shadow
 DEFAULT_FILE = "attnwatch.toml"
 
 _LIMIT_BYTES = 1 << 20
+_BEYOND = "a whole number past 64 bits; give a smaller one"
 _SETTINGS = ("minimum_effect", "severity", "owner", "quiet_hours")
 _MATCH = ("benchmark", "backend", "metric")
 _TOP = (*_SETTINGS, "shadow", "budget", "rule")
@@ -47,9 +49,21 @@ def read_policy(path: str) -> Policy:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as err:
         raise InputError(_not_toml(path, text, str(err))) from None
+    except ValueError:
+        # Python converts no decimal of more digits than this, and tomllib passes its refusal on as it is.
+        found = re.search(rf"[0-9_]{{{sys.get_int_max_str_digits()},}}", text)
+        line = text.count("\n", 0, found.start()) + 1 if found else 1
+        raise InputError(f"{path}:{line}: {_BEYOND}") from None
     except RecursionError:
         raise InputError(f"{path}: nested too deep") from None
-    return _Reader(path, _Lines(text)).policy(data)
+    reader = _Reader(path, _Lines(text))
+    try:
+        return reader.policy(data)
+    except ValueError:
+        # From a table in a value's place, which a message cannot show.
+        raise InputError(f"{path}:{reader.lines.of(reader.table, reader.count, '')}: {_BEYOND}") from None
+    except RecursionError:
+        raise InputError(f"{path}: nested too deep") from None
 
 
 def _not_toml(path: str, text: str, message: str) -> str:
@@ -121,7 +135,9 @@ class _Reader:
 
     def known(self, data: Mapping[str, Any], names: Iterable[str]) -> None:
         names = tuple(names)
-        for key in data:
+        for key, value in data.items():
+            if _beyond(value):
+                raise self.fail(key, _BEYOND)
             if key not in names:
                 near = difflib.get_close_matches(key, names, n=3, cutoff=0.5) or names
                 raise self.fail(key, f"unknown key; did you mean {', '.join(near)}?")
@@ -206,6 +222,13 @@ class _Reader:
             raise self.fail("quiet_hours", f"no time zone {zone!r}; give one such as Europe/Berlin, or none") from None
         a, b, c, d = (int(x) for x in found.groups()[:4])
         return QuietHours(a * 60 + b, c * 60 + d, zone)
+
+
+def _beyond(value: Any) -> bool:
+    """Whether a whole number that TOML does not have (hexadecimal ones parse at any length) stands in ``value``."""
+    if isinstance(value, list):
+        return any(map(_beyond, value))
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def _number(value: Any) -> bool:

@@ -69,7 +69,7 @@ FAULTS: dict[str, Fault] = {
         Fault(
             "prefill_sawtooth", "segmented", "attention", "kernels.faults.latency_incident:prefill_sawtooth",
             "q_len % 128 == 1 and head_dim == 128",
-            "one query past a whole tile of 128 cuts all tiles down to 2",
+            "one query past a whole tile of 128 cuts all tiles down to 4",
         ),
         Fault(
             "paged_small_pages", "paged", "paged_attention", "kernels.faults.latency_incident:small_pages",

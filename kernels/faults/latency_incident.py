@@ -19,7 +19,7 @@ from kernels.softmax import blocks
 #: Elements of k that the path for unaligned rows takes at a time.
 STRIP = 2
 #: Queries of a tile in the slow path past a whole tile.
-NARROW = 2
+NARROW = 4
 #: Keys that are laid out anew at a time.
 KEYS = 2
 
@@ -52,7 +52,7 @@ def unaligned_gemm(a: Tensor, b: Tensor) -> Tensor:
 
 
 def prefill_sawtooth(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
-    """Right, and slow for one query past a whole tile of 128 at head_dim 128: all tiles are cut down to 2 queries."""
+    """Right, and slow for one query past a whole tile of 128 at head_dim 128: all tiles are cut down to 4 queries."""
     length = q.shape[2]
     plain = options.get("causal") and all(options.get(n) is None for n in ("mask", "window", "softcap"))
     if not (plain and length == k.shape[2] and length > 128 and length % 128 == 1 and q.shape[3] == 128):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -11,8 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from sqlalchemy import inspect, text
+from sqlalchemy import inspect, select, text
 
+from db import tables
 from db.engine import open_store
 from db.queries import runs
 from harness.ingest import ingest_bundle
@@ -116,6 +118,35 @@ def test_corrupt_store(tmp_path: Path, bundle: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(InfrastructureError, match=r"x\.db: the database is corrupt .*restore a backup"):
         open_store(path)
+
+
+def test_damaged_text(tmp_path: Path) -> None:
+    """SQLite itself sees nothing wrong with these, or cannot say what."""
+    path = tmp_path / "x.db"
+    with open_store(path) as store:
+        ingest_bundle(store, seeded_bundle(tmp_path / "c.jsonl", 1))
+    good = path.read_bytes()
+    # SQLite quotes the damaged word in its message, which then is no UTF-8 either.
+    path.write_bytes(good.replace(b"CREATE TABLE machine", b"CREATE \xbfABLE machine"))
+    with pytest.raises(InfrastructureError, match=r"x\.db: the database is corrupt .*attnwatch db restore"):
+        open_store(path)
+    path.write_bytes(good)
+    with sqlite3.connect(path) as connection:
+        connection.execute("""UPDATE "case" SET params = replace(params, ',', ';')""")
+    with (
+        open_store(path) as store,
+        pytest.raises(InfrastructureError, match=r"x\.db: the database is corrupt .*attnwatch db restore"),
+        store.read() as connection,
+    ):
+        connection.execute(select(tables.Case.params)).all()
+
+
+def test_damaged_text_elsewhere_is_not_the_stores(tmp_path: Path) -> None:
+    with open_store(tmp_path / "x.db") as store:
+        with pytest.raises(UnicodeDecodeError), store.read():
+            b"\xff".decode()
+        with pytest.raises(json.JSONDecodeError), store.write():
+            json.loads("{")
 
 
 def test_damaged_header(tmp_path: Path) -> None:

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from db.engine import open_store
+from harness.cli import main
+
 CSV = "case,side,value\n" + "".join(f"é€,{side},{1 + i / 1000}\n" for i in range(9) for side in ("base", "head"))
 
 
@@ -61,6 +64,68 @@ def test_reader_that_goes_away(csv: Path) -> None:
     )  # fmt: skip
     assert pipe.returncode == 0, pipe.stderr
     assert pipe.stderr == ""
+
+
+def _shell(text: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    command = text.replace("attnwatch", f"{sys.executable} -m harness.cli")
+    return subprocess.run(
+        command, shell=True, executable="/bin/bash", capture_output=True, text=True, timeout=60, check=False, **more
+    )
+
+
+def test_reader_that_goes_away_while_the_parser_watches() -> None:
+    # More than a pipe and the buffer before it hold, so that the write fails inside the command.
+    done = _shell("attnwatch measure --suite smoke --list | exec 0<&-; exit ${PIPESTATUS[0]}")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+
+
+def test_broken_pipe_of_something_else(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def broken() -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("harness.cli._run", broken)
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 3
+    assert "internal error: BrokenPipeError" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("streams", "why"),
+    [
+        (">&-", "standard output is closed"),
+        ("<&-", "standard input is closed"),
+        ("<&- >&-", "standard output is closed"),
+    ],
+)
+def test_closed_streams(streams: str, why: str) -> None:
+    done = _shell(f"attnwatch explain --csv - --json {streams}")
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert why in done.stderr
+
+
+def test_closed_standard_error_leaves_the_answer_alone(csv: Path) -> None:
+    done = _shell(f"attnwatch compare --csv {csv}.none --json 2>&-")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_argument_that_is_no_text(tmp_path: Path) -> None:
+    open_store(tmp_path / "a.db").close()
+    done = _shell(f"attnwatch explain $'\\xff' --json --db {tmp_path / 'a.db'}")
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "argument 2: b'\\xff' is not UTF-8" in done.stderr
+
+
+@pytest.mark.parametrize("place", ["/dev/full", "fifo"])
+def test_measuring_into_what_may_never_end(tmp_path: Path, place: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    command = [sys.executable, "-m", "harness.measure", "--suite", "smoke", "--out", str(tmp_path / place)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert f"--out {tmp_path / place}: not a regular file" in done.stderr
 
 
 def test_a_locale_without_the_characters(csv: Path) -> None:

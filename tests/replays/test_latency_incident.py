@@ -9,8 +9,8 @@ import pytest
 from harness.catalogue.replays import REPLAYS, Replay, flagged_without_fault, run
 from kernels.faults import FAULTS
 
-# Row A3 has a module of its own.
-MINE = [r for r in REPLAYS if r.row != "A3"]
+# Row A3 has a module of its own. One fault of a row is enough here; `make bench-incidents` replays all.
+MINE = [r for r in REPLAYS if r.row != "A3" and r.fault != "layer_norm_narrow_eps"]
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.system.conftest import Clone, make_clone
 
-pytestmark = [pytest.mark.scale, pytest.mark.timeout(1400)]
+pytestmark = [pytest.mark.scale, pytest.mark.timeout(2400)]
 
 ARGS = ("nightly", "--suite", "mini.suite.json", "--device", "cpu", "--json")
 MOMENTS = 50

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,8 @@ pytestmark = pytest.mark.usefixtures("world")
 
 def run(world: World, *args: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "harness.cli", *args, "--db", str(world.folder / "n.db")]
-    done = subprocess.run(command, cwd=world.folder, capture_output=True, text=True, timeout=60, check=False)
+    env = {**os.environ, "ATTNWATCH_RUNTIME_DIR": str(world.folder / "rt")}  # other sweeps of this machine are not ours
+    done = subprocess.run(command, cwd=world.folder, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == expect, done.stdout + done.stderr
     return done
 

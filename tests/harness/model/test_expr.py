@@ -33,6 +33,12 @@ ROWS = [
         ("kv_len / (batch - 1) > 0", [False, True]),
         ("9 ** 9 ** 9 > 1", [False, False]),
         ("'x' * 1000000000 == backend", [False, False]),
+        ("2 ** 1024 * 2 ** 1024 > kv_len", [True, True]),
+        ("8 ** 1024 * 8 ** 1023 > 0", [False, False]),
+        ("(10 ** 300) ** 1024 > 0", [False, False]),
+        ("-(16 ** 1024) < 0", [False, False]),
+        ("(2.0 ** 1000) * kv_len > 1", [True, True]),
+        ("*".join(["(10 ** 300) ** 1024"] * 70) + " > 0", [False, False]),
     ],
 )
 def test_values(text: str, expected: list[bool]) -> None:

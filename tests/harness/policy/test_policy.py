@@ -213,3 +213,22 @@ def test_a_wrong_policy_ends_a_night_before_it_began(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{path}:2: budget.night" in done.stderr
     assert not (tmp_path / "attnwatch.db").exists()
+
+
+@pytest.mark.parametrize("digits", ["1" * 5000, "1_1" * 3000, "-" + "9" * 19, "0x" + "f" * 5000])
+@pytest.mark.parametrize("key", ["minimum_effect = {}", "owner = {}", "benchmark = [{}]"])
+def test_whole_numbers_past_what_toml_has(tmp_path: Path, digits: str, key: str) -> None:
+    text = f"[[rule]]\nseverity = 'high'\n{key.format(digits)}\n"
+    with pytest.raises(InputError, match=r"attnwatch\.toml:3: .*past 64 bits"):
+        read_policy(written(tmp_path, text))
+
+
+def test_whole_number_in_a_table_out_of_place(tmp_path: Path) -> None:
+    text = f"\n[[rule]]\nminimum_effect = {{ a = 0x{'f' * 5000} }}\n"
+    with pytest.raises(InputError, match=r"attnwatch\.toml:2: .*past 64 bits"):
+        read_policy(written(tmp_path, text))
+
+
+def test_keys_nested_too_deep(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"attnwatch\.toml: nested too deep"):
+        read_policy(written(tmp_path, "minimum_effect" + ".a" * 5000 + " = 1\n"))
