@@ -110,13 +110,26 @@ def cells(
         known = held.get(pair.case.key)
         at.setdefault(place, []).append((_badness(pair, known), pair, known))
     out = []
-    for fx in dict.fromkeys(k[2] for k in at):
+    for fx in _facets(at):
         # The grid of one map is what was asked anywhere on it, so that holes show.
         for x in dict.fromkeys(k[0] for k in at):
             for y in dict.fromkeys(k[1] for k in at):
                 inside = at.get((x, y, fx))
                 out.append({"x": x, "y": y, "facet": fx, **_cell(inside, trigger)})
     return out
+
+
+def _facets(at: Mapping[tuple[Any, Any, Any], Sequence[tuple[float, Pair, RegressionRow | None]]]) -> list[Any]:
+    """Values that get a map of their own: none where nothing ran, and of names those with regressions first."""
+    hit: dict[Any, int] = {}
+    ran: dict[Any, bool] = {}
+    for (_, _, fx), inside in at.items():
+        hit[fx] = hit.get(fx, 0) + sum(known is not None for _, _, known in inside)
+        ran[fx] = ran.get(fx, False) or any(
+            known is not None or pair.ratio is not None or _broken(pair.head_status) for _, pair, known in inside
+        )
+    shown = [fx for fx in hit if ran[fx]] or list(hit)
+    return sorted(shown, key=lambda fx: -hit[fx]) if all(isinstance(fx, str) for fx in shown) else shown
 
 
 def _cell(inside: list[tuple[float, Pair, RegressionRow | None]] | None, trigger: Expression | None) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from .ingest import ingest_bundle
 from .model import AttnwatchError, Case, InputError, MeasureOptions, Reason, Run
 from .model.workloads import suite_name
 from .revision import commit_revision
+from .rotation import spread
 from .sweep import ResumeState, SweepEvent, resume_state, run_options, run_sweep, same_run
 from .worker import WorkerClient, WorkerSpec
 
@@ -73,20 +74,6 @@ def commits(repo: Path, given: str | None, last: int, every: int) -> list[tuple[
     if not newest_first:
         raise InputError(f"no commit touches kernels/ in {given or 'the history of HEAD'}")
     return newest_first[::-1]
-
-
-def spread(n: int) -> list[int]:
-    """Indices 0 .. n-1, the last and the first before the rest, then always the middle of the widest gap."""
-    order = list(dict.fromkeys([n - 1, 0])) if n else []
-    gaps = [(0, n - 1)]
-    while len(order) < n:
-        low, high = max(gaps, key=lambda g: (g[1] - g[0], -g[0]))
-        gaps.remove((low, high))
-        middle = (low + high) // 2
-        if middle not in (low, high):
-            order.append(middle)
-            gaps += [(low, middle), (middle, high)]
-    return order
 
 
 def backfill(

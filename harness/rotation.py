@@ -1,4 +1,4 @@
-"""Which cases a night with a budget begins with: those measured longest ago, so that none waits for ever."""
+"""In which order work is done that may not all fit: longest ago first, or spread evenly over the whole."""
 
 from __future__ import annotations
 
@@ -67,3 +67,17 @@ def within(cases: Sequence[Case], costs: Costs, seconds: float) -> list[Case]:
             break
         taken += 1
     return list(cases[:taken])
+
+
+def spread(n: int) -> list[int]:
+    """Indices 0 .. n-1, the last and the first before the rest, then always the middle of the widest gap."""
+    order = list(dict.fromkeys([n - 1, 0])) if n else []
+    gaps = [(0, n - 1)]
+    while len(order) < n:
+        low, high = max(gaps, key=lambda g: (g[1] - g[0], -g[0]))
+        gaps.remove((low, high))
+        middle = (low + high) // 2
+        if middle not in (low, high):
+            order.append(middle)
+            gaps += [(low, middle), (middle, high)]
+    return order

@@ -105,5 +105,8 @@ def surface(rows: Rows, x: str, y: str, value: str, facet: str | None, *, log: b
 
 def _as_text(rows: Rows) -> tuple[Rows, list[list[str]]]:
     """Rows with their places as text, and the order of places: a scale takes no mixture of numbers and texts."""
-    orders = [[str(v) for v in in_order(r[k] for r in rows)] for k in ("x", "y", "facet")]
+    orders = [[str(v) for v in in_order(r[k] for r in rows)] for k in ("x", "y")]
+    facets = list(dict.fromkeys(r["facet"] for r in rows))  # names come in the order that the caller chose
+    named = all(isinstance(v, str) for v in facets)
+    orders.append([str(v) for v in (facets if named else in_order(facets))])
     return [{**r, "x": str(r["x"]), "y": str(r["y"]), "facet": str(r["facet"])} for r in rows], orders

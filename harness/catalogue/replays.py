@@ -106,12 +106,10 @@ def _boundary() -> list[Case]:
 
 
 def _kv_capacity() -> list[Case]:
-    """Each length in a cache that it fills and in one of four times the size."""
-    steps = [
-        ragged("kv_cache", [(1, n)] * 2, layers=2, capacity=n * room, heads_kv=2)
-        for n in (256, 320, 384, 512, 640)
-        for room in (1, 4)
-    ]
+    """Full caches and caches filled to a quarter or a third, of lengths and capacities that both have."""
+    full = [(n, n) for n in (256, 512, 1024, 1280, 1536, 2048)]
+    partly = [(256, 1024), (320, 1280), (384, 1536), (448, 2048), (512, 2048), (512, 1536)]
+    steps = [ragged("kv_cache", [(1, n)] * 2, layers=2, capacity=c, heads_kv=2) for n, c in full + partly]
     return _asked("kv_cache", steps, "kv_trimmed", "kv_fixed")
 
 
@@ -133,7 +131,7 @@ def _constant_rows() -> list[Case]:
 
 def _softmax() -> list[Case]:
     found = bare_grid(
-        "softmax", rows=32, columns=[64, 128, 512, 1024], block=128, clip=None, spread=[0.25, 0.5, 1.0, 8.0, 16.0],
+        "softmax", rows=32, columns=[64, 128, 512, 768, 1024], block=128, clip=None, spread=[0.25, 1.0, 8.0, 16.0],
         dtype="float16",
     )  # fmt: skip
     return _asked("softmax_clip", found, "softmax_running_max", "softmax_true_max")

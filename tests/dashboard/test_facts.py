@@ -68,6 +68,18 @@ def test_cells_show_the_worst_what_is_untested_and_what_is_unsure() -> None:
     assert (worst[2]["ratio"], worst[2]["cases"]) == (1.3, 2)
 
 
+def test_maps_with_regressions_come_first_and_none_is_shown_where_nothing_ran() -> None:
+    layout = facts.Axes("kv_len", "head_dim", "backend", [], [])
+    cases = {b: case(f"k-{b}", b, kv_len=1, head_dim=64) for b in ("absent", "idle", "slow")}
+    found = [
+        pair(cases["absent"], None, None, "unsupported"), pair(cases["idle"], 1.0, 1.0), pair(cases["slow"], 1.0, 1.5),
+    ]  # fmt: skip
+    made = facts.cells(found, [regression(cases["slow"])], None, layout)
+    assert list(dict.fromkeys(c["facet"] for c in made)) == ["slow", "idle"]
+    only = facts.cells(found[:1], [], None, layout)
+    assert [c["facet"] for c in only] == ["absent"], "something rather than nothing"
+
+
 def test_a_case_that_fails_is_marked_and_counts_as_the_worst() -> None:
     layout = facts.Axes("kv_len", "backend", None, [], [])
     found = [pair(CASES[1, 64], 1.0, None, "wrong"), pair(CASES[1, 128], 1.0, 9.0)]

@@ -10,6 +10,7 @@ import resource
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,19 @@ def simple_measurement(**changes: Any) -> Measurement:
     return Measurement(**{"case": case, "status": Status.OK, "started_at": 1.0, **changes})
 
 
+def ended_after_their_start(items: list[tuple[str, str, Record]]) -> list[tuple[str, str, Record]]:
+    """What the writer makes of ends that lie before the start of a run it began: a clock was set back."""
+    started: dict[str, float] = {}
+    out = []
+    for kind, run_id, record in items:
+        if isinstance(record, Run):
+            started[record.id] = record.started_at
+        if isinstance(record, RunEnd) and record.finished_at < started.get(run_id, record.finished_at):
+            record = replace(record, finished_at=started[run_id])
+        out.append((kind, run_id, record))
+    return out
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(st.lists(records, max_size=6))
 def test_round_trip(tmp_path: Path, items: list[tuple[str, str, Record]]) -> None:
@@ -134,7 +148,7 @@ def test_round_trip(tmp_path: Path, items: list[tuple[str, str, Record]]) -> Non
     reader = read_bundle(path)
     lines = list(reader)
     assert [(line.kind, line.run_id, exactly(line.record)) for line in lines] == [
-        (kind, run_id, exactly(record)) for kind, run_id, record in items
+        (kind, run_id, exactly(record)) for kind, run_id, record in ended_after_their_start(items)
     ]
     assert [line.number for line in lines] == list(range(1, len(items) + 1))
     assert reader.warnings == []

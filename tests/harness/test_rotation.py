@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.rotation import Costs, longest_ago, overhead, within
+from harness.rotation import Costs, longest_ago, overhead, spread, within
 from tests.db.factory import make_case
 
 CASES = [make_case(i, backend) for i in range(4) for backend in ("x", "y")]
@@ -53,3 +55,20 @@ def test_every_case_has_its_turn(stopped_after: int, seconds: list[float], budge
         assert nights <= len(CASES)
         for i, case in enumerate(within(longest_ago(CASES, last), costs, budget)[:stopped_after]):
             last[case.key] = nights * 1e5 + i
+
+
+def test_ends_first_then_middles() -> None:
+    assert spread(0) == []
+    assert spread(1) == [0]
+    assert spread(2) == [1, 0]
+    assert spread(9)[:5] == [8, 0, 4, 2, 6]
+
+
+@given(st.integers(1, 300))
+def test_each_once_and_gaps_shrink_evenly(n: int) -> None:
+    order = spread(n)
+    assert sorted(order) == list(range(n))
+    for k in range(2, n + 1):
+        taken = sorted(order[:k])
+        gaps = [b - a for a, b in itertools.pairwise(taken)]
+        assert max(gaps) <= 2 * max(1, (n - 1) // (1 << ((k - 1).bit_length() - 1)) + 1)

@@ -13,7 +13,7 @@ from harness.model.suite import grid
 from harness.replay import replay
 from kernels.faults import FAULTS
 
-LENGTHS = [64, 127, 128, 129, 256, 384, 385, 500, 512, 640, 641, 1024, 1153]
+LENGTHS = [192, 127, 128, 129, 256, 384, 385, 500, 512, 640, 641, 1024, 1153]
 BACKENDS = ("sdpa_math", "segmented")
 CASES = [
     Case("decode", w, backend)

@@ -24,8 +24,8 @@ def one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_fault_is_flagged_with_its_exact_trigger(one: Replay, tmp_path: Path) -> None:
     fault = FAULTS[one.fault]
     got = run(one, fault.backend, fault.trigger, tmp_path)
-    assert got.flagged, got
-    assert got.exact, got
+    assert got.flagged, (got.said, got)
+    assert got.exact, (got.said, got)
 
 
 @pytest.mark.slow
