@@ -69,6 +69,6 @@ def page(mark: str) -> None:
     elif rows:
         st.success(f"Nothing wrong and nothing that is not finite in this run of {plain(len(rows))} cases.")
     shell.missing({
-        "The path of a NaN": "needs tracing of intermediate values, which no run does yet",
-        "Differences between snapshots": "need stored snapshots of results",
+        "The path of a NaN": "`attnwatch trace-nan` finds it on demand; runs keep none",
+        "Differences between snapshots": "`attnwatch diff-snapshots` makes and compares them; runs keep none",
     })  # fmt: skip
