@@ -12,6 +12,7 @@ from dashboard import data, shell
 from dashboard.charts import lines, points
 from dashboard.text import STATUS_WORDS, count, label, number, plain, short, when
 from db.queries import RunRow
+from harness.known_issues import found_in
 from harness.model import Status
 
 _SHOWN = 60
@@ -96,6 +97,18 @@ def _health(mark: str, shown: list[RunRow]) -> None:
             st.caption("These runs measured no controls.")
 
 
+def _known_issues(packages: dict[str, str]) -> None:
+    """What is known to be wrong with the versions that the run had."""
+    for issue in found_in(packages):
+        st.warning(
+            plain(
+                f"{issue['package']} {issue['version']}: {issue['symptom']} where {issue['predicate']} "
+                f"({issue['provenance']}). {issue['remedy']}."
+            ),
+            icon=":material/bug_report:",
+        )
+
+
 def _one(mark: str, run: RunRow) -> None:
     st.subheader(f"Run of {when(run.started_at)} UTC")
     st.markdown(
@@ -110,7 +123,8 @@ def _one(mark: str, run: RunRow) -> None:
         flat = environment.without_kernels() if environment else {}
         rows = [{"what": k, "value": v} for k, v in {"kernels": run.kernels_hash, **flat}.items() if v]
         st.dataframe(rows, hide_index=True, width="stretch")
-        st.caption("Known issues of installed versions and A/A error rates are not recorded yet.")
+        _known_issues({k: str(v) for k, v in environment.packages.items()} if environment else {})
+        st.caption("A/A error rates are not recorded yet; `make bench-detection` measures them.")
     with troubles:
         _troubles(mark, run)
     with cases:

@@ -63,9 +63,13 @@ def nights(path: Path, count: int = 6, last_start: float = NOW) -> World:
     return world
 
 
-def run(path: Path, name: str, cases: list[Case], *, at: float = NOW, text: str = "", **changes: Any) -> None:
-    """One run of ``cases`` in the store at ``path``."""
-    environment = Environment(MACHINE, python="3.11", packages={"torch": text or "2.13.0"}, kernels_hash=name)
+def run(
+    path: Path, name: str, cases: list[Case], *, at: float = NOW, text: str = "",
+    packages: dict[str, str] | None = None, **changes: Any,
+) -> None:  # fmt: skip
+    """One run of ``cases`` in the store at ``path``; ``packages`` beside torch."""
+    installed = {"torch": text or "2.13.0", **(packages or {})}
+    environment = Environment(MACHINE, python="3.11", packages=installed, kernels_hash=name)
     fields: dict[str, Any] = {
         "id": name, "suite": "smoke", "revision": Revision(f"{name}-revision", subject=text), "planned": len(cases),
         "environment": environment, "started_at": at, "reason": Reason.NIGHTLY,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -255,3 +256,9 @@ def test_the_address_holds_what_is_looked_at(
     at = app(name, **query)
     assert not at.exception
     assert check(at)
+
+
+def test_a_run_with_a_release_known_to_be_wrong_says_so(db: Path) -> None:
+    stores.run(db, "r", stores.suite()[:1], packages={"flash-attn": "2.3.3"})
+    told = [html.unescape(w.value) for w in app("runs").warning]
+    assert any("flash" in t and "2.3.3" in t and "kv_len % 128" in t for t in told), told
