@@ -84,7 +84,12 @@ def test_both_ways_in_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
         return 0
 
     monkeypatch.setattr(measure, "_run", look)
-    measure.main(["--suite", "smoke"])
     monkeypatch.setattr("harness.cli.app.app", look)
-    assert cli._run() == 0
+    before = [signal.signal(s, signal.SIG_DFL) for s in CAUGHT]  # under nohup one is ignored, and stays so
+    try:
+        measure.main(["--suite", "smoke"])
+        assert cli._run() == 0
+    finally:
+        for s, handler in zip(CAUGHT, before, strict=True):
+            signal.signal(s, handler)
     assert seen == [True, True]
