@@ -56,6 +56,7 @@ def run(
     cases = one.cases()
     with tempfile.TemporaryDirectory() as temporary:
         where = folder or Path(temporary)
+        where.mkdir(parents=True, exist_ok=True)
         with open_store(where / "replay.db") as store:
             report = replay(cases, one.fault, store, where, options=one.options, say=say)
     known = f"backend == {backend!r} and {trigger}"
