@@ -21,6 +21,7 @@ from db.copying import digests
 from db.engine import open_store
 from db.queries import runs
 from harness.bundle import BundleWriter, read_bundle
+from harness.imports import judge_new
 from harness.ingest import ingest_bundle
 from harness.model import InfrastructureError, Measurement, MeasureOptions, Status
 from tests.db.factory import DAY, START, make_case, make_measurement, make_run, seeded_bundle, write_run
@@ -214,6 +215,7 @@ def test_a_full_disk_costs_nothing_that_was_there(small_disk: Path, tmp_path: Pa
     with open_store(db) as store, open_store(tmp_path / "calm.db") as calm:
         for bundle in (first, large):
             ingest_bundle(calm, bundle)
+            judge_new(calm)  # as the command does
         assert digests(store) == digests(calm)
 
 
