@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,8 @@ RULER = "imported:"
 #: How a run is marked that was judged as a night, with its suspects measured again.
 NIGHT = "night"
 _BATCH = 50_000
+#: Runs of one machine that begin to be a history.
+_HISTORY = 4
 #: Asked of machines, which are few; their runs are found by an index.
 _IS_IMPORTED = t.Machine.ruler_version.startswith(RULER, autoescape=True)
 
@@ -70,23 +73,27 @@ def unjudged_machines(store: Store) -> dict[str, list[str]]:
     """Fingerprint -> ids of runs whose history :func:`mark_judged` has not seen.
 
     Machines on which nights are judged are left out: there every suspect is measured again, and history without that
-    would tell again what was dismissed.
+    would tell again what was dismissed. So are those of our ruler with too few runs to be a history.
     """
     query = (
-        select(t.Machine.fingerprint, t.Run.name, t.Run.options)
+        select(t.Machine.fingerprint, t.Machine.ruler_version, t.Run.name, t.Run.options)
         .join(t.Machine, t.Machine.id == t.Run.machine_id)
         .order_by(t.Run.id)
     )
     out: dict[str, list[str]] = {}
-    nightly = set()
+    held: Counter[str] = Counter()
+    nightly, foreign = set(), set()
     with store.read() as connection:
-        for fingerprint, name, options in connection.execute(query):
+        for fingerprint, ruler, name, options in connection.execute(query):
+            held[fingerprint] += 1
+            if ruler.startswith(RULER):
+                foreign.add(fingerprint)
             judged = options.get("judged")
             if judged == NIGHT:
                 nightly.add(fingerprint)
             elif not judged:
                 out.setdefault(fingerprint, []).append(name)
-    return {machine: names for machine, names in out.items() if machine not in nightly}
+    return {m: names for m, names in out.items() if m not in nightly and (m in foreign or held[m] >= _HISTORY)}
 
 
 def mark_judged(store: Store, run_ids: Collection[str], by: str | bool = True) -> None:

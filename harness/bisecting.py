@@ -34,6 +34,8 @@ from .worker import WorkerSpec
 #: Cases measured at each candidate: enough to average noise, few enough to be quick.
 CASES = 3
 _SAMPLING_S = 0.3
+#: Intervals are widened by this: samples of one minute are alike in what the machine did in that minute.
+_TRUST = 2.0
 #: Times that the bad end is measured before its effect is taken for noise.
 _BAD_END_TRIES = 4
 
@@ -228,7 +230,7 @@ def _pooled(logs: Sequence[tuple[float, float]]) -> tuple[float, float]:
 def _error(low: float, high: float) -> float:
     if not (0 < low < math.inf and 0 < high < math.inf):
         return 0.2
-    return max((math.log(high) - math.log(low)) / 3.92, 0.003)
+    return max(_TRUST * (math.log(high) - math.log(low)) / 3.92, 0.003)
 
 
 def _remembered(memory: Path, candidates: Sequence[Candidate], cases: Sequence[Case]) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def headline(report: NightReport) -> str:
     suspects = [i for i in report.incidents if i.state is TriageState.SUSPECT]
     if suspects:
         return f"nothing confirmed; {_s(sum(len(i.findings) for i in suspects), 'suspect')} could not be settled"
-    if not report.counts.get("ok"):
+    if report.failures and not report.counts.get("ok"):
         failed = _s(len(report.failures), "case")
         return f"nothing could be measured: {failed} failed; `attnwatch doctor` says what can run here"
     if not report.nights:

@@ -56,7 +56,7 @@ def nightly(
         print(
             f"\nreports: {' '.join(written)}\ndashboard: make dashboard (or: attnwatch dashboard --db {report.store})"
         )
-    if not report.new_confirmed and not report.counts.get("ok"):
+    if not report.new_confirmed and report.failures and not report.counts.get("ok"):
         raise typer.Exit(int(Exit.INFRASTRUCTURE))
     raise typer.Exit(int(Exit.FINDING if report.new_confirmed else Exit.CLEAN))
 
