@@ -18,7 +18,7 @@ from tests.system.conftest import Clone, make_clone
 pytestmark = [pytest.mark.scale, pytest.mark.timeout(2400)]
 
 ARGS = ("nightly", "--suite", "mini.suite.json", "--device", "cpu", "--json")
-MOMENTS = 50
+MOMENTS = 20
 
 
 def contents(db: Path) -> dict[str, Any]:
