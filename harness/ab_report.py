@@ -29,8 +29,7 @@ def lost_s(item: ABCase) -> float:
 
 def gone(done: Sequence[ABCase]) -> list[ABCase]:
     """Cases that ran on base and that head does not offer any more."""
-    lost = (Status.UNSUPPORTED, Status.SKIPPED)
-    return [d for d in done if d.base_status is Status.OK and d.head_status in lost]
+    return [d for d in done if d.base_status is Status.OK and d.head_status.absent]
 
 
 def gate(done: Sequence[ABCase]) -> dict[str, Any]:

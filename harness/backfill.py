@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from db.engine import Store
 from db.queries import runs
@@ -122,7 +121,7 @@ def _one(
         asked.folder.mkdir(parents=True, exist_ok=True)
         path = asked.folder / f"{wanted.suite}-{item.commit[:16]}.jsonl"
         state = resume_state(path)
-        if state.run is None or not same_run(replace(state.run, options=_asked(state.run)), _same(wanted)):
+        if state.run is None or not same_run(_untimed(state.run), _untimed(wanted)):
             path.unlink(missing_ok=True)
             state = ResumeState()
         run = state.run or wanted
@@ -142,10 +141,6 @@ def _one(
     item.state, item.run = "measured", run.id
 
 
-def _asked(run: Run) -> dict[str, Any]:
-    """The options of a run, less when it was measured."""
-    return {k: v for k, v in run.options.items() if k != _MEASURED_AT}
-
-
-def _same(run: Run) -> Run:
-    return replace(run, options=_asked(run))
+def _untimed(run: Run) -> Run:
+    """The run as it was asked for, whenever it was measured."""
+    return replace(run, options={k: v for k, v in run.options.items() if k != _MEASURED_AT})

@@ -15,7 +15,7 @@ from .builds import build, build_worktree
 from .detection.ab import ABOptions, ABResult, compare, family
 from .jsonout import finite
 from .model import AttnwatchError, Case, InputError, MeasureOptions, VerdictKind
-from .rotation import spread
+from .rotation import grouped, spread
 from .table import read_table
 from .worker import WorkerClient, WorkerSpec
 
@@ -126,11 +126,8 @@ def compare_sides(
 
     deadline = None if budget_s is None else time.time() + budget_s
     if deadline is not None:  # what it leaves out is then spread over the suite
-        groups: dict[str, list[Case]] = {}
-        for case in cases:
-            groups.setdefault(case.workload.label, []).append(case)
-        listed = list(groups.values())
-        cases = [case for i in spread(len(listed)) for case in listed[i]]
+        groups = grouped(cases)
+        cases = [case for i in spread(len(groups)) for case in groups[i]]
     done, left = run_ab(
         cases, base.spec, head.spec, options, judge, deadline=deadline, progress=progress, relevant=relevant
     )

@@ -9,11 +9,9 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from db.engine import Store
 
@@ -23,12 +21,9 @@ from .model import Case, MeasureOptions, Reason, Run
 from .model.findings import NightReport
 from .revision import revision_of
 from .sweep import run_options, run_sweep
+from .variables import FAULTS
 from .worker import WorkerClient, WorkerSpec
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-VARIABLE = "ATTNWATCH_FAULTS"
 #: Short, since a planted fault is at least twofold; the judge measures again what it suspects.
 OPTIONS = MeasureOptions(rel_width=0.1, max_seconds=0.15, hot=False)
 
@@ -73,7 +68,7 @@ def _night(cases: Sequence[Case], store: Store, bundle: Path, device: str, optio
             uuid.uuid4().hex, "replay", revision_of(root), environment, time.time(), reason=Reason.MANUAL,
             planned=len(cases), options=run_options(options, driver="replay"),
         )  # fmt: skip
-        run_sweep(cases, run=run, client=client, writer=writer, options=replace(options))
+        run_sweep(cases, run=run, client=client, writer=writer, options=options)
         client.shutdown()
     ingest_bundle(store, bundle)
     return run.id, str(root)
@@ -82,12 +77,12 @@ def _night(cases: Sequence[Case], store: Store, bundle: Path, device: str, optio
 @contextmanager
 def _variables(fault: str) -> Iterator[None]:
     """The process as it would be with the fault: workers inherit its variables."""
-    before = os.environ.pop(VARIABLE, None)
+    before = os.environ.pop(FAULTS, None)
     if fault:
-        os.environ[VARIABLE] = fault
+        os.environ[FAULTS] = fault
     try:
         yield
     finally:
-        os.environ.pop(VARIABLE, None)
+        os.environ.pop(FAULTS, None)
         if before is not None:
-            os.environ[VARIABLE] = before
+            os.environ[FAULTS] = before

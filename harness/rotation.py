@@ -41,20 +41,26 @@ def overhead(wall_s: float, durations: Sequence[float]) -> float:
     return min(max(_OVERHEAD_S, (wall_s - math.fsum(durations)) / len(durations)), _MOST_OVERHEAD_S)
 
 
+def grouped(cases: Sequence[Case]) -> list[list[Case]]:
+    """Cases with those of one workload together, workloads in order of first appearance: they share the oracle's
+    result, which is computed once where they follow each other."""
+    groups: dict[tuple[str, str], list[Case]] = {}
+    for case in cases:
+        groups.setdefault((case.workload.operation, case.workload.label), []).append(case)
+    return list(groups.values())
+
+
 def longest_ago(cases: Sequence[Case], last: Mapping[str, float]) -> list[Case]:
     """``cases`` in order of when they were last measured, those never measured first.
 
     Cases of one workload stay side by side, since they share the oracle's result: the workload is as old as its
     oldest case. Order among equals is kept.
     """
-    groups: dict[tuple[str, str], list[Case]] = {}
-    for case in cases:
-        groups.setdefault((case.workload.operation, case.workload.label), []).append(case)
 
     def age(case: Case) -> float:
         return last.get(case.key, -math.inf)
 
-    by_age = sorted(groups.values(), key=lambda group: min(map(age, group)))
+    by_age = sorted(grouped(cases), key=lambda group: min(map(age, group)))
     return [case for group in by_age for case in sorted(group, key=age)]
 
 

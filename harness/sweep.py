@@ -24,6 +24,7 @@ from harness.model import (
     Scalar,
     Status,
 )
+from harness.rotation import grouped
 from harness.worker import WorkerClient
 
 #: A case that ends so is measured once more; the second ending stands.
@@ -107,10 +108,7 @@ def ordered(cases: Sequence[Case]) -> list[Case]:
 
     The oracle's result is computed once per workload and shared by the backends that follow each other.
     """
-    groups: dict[tuple[str, str], list[Case]] = {}
-    for case in cases:
-        groups.setdefault((case.workload.operation, case.workload.label), []).append(case)
-    return [case for group in groups.values() for case in group]
+    return [case for group in grouped(cases) for case in group]
 
 
 def run_sweep(

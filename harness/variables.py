@@ -6,19 +6,22 @@ import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
+#: Switches on faulty kernels, to prove that they are found (``kernels/faults``).
+FAULTS = "ATTNWATCH_FAULTS"
+
 #: Variables that may change a number; part of the environment record.
 RECORDED = (
     "OMP_*", "GOMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING",
     "TORCH_*", "TORCHINDUCTOR_*", "PYTORCH_*", "TRITON_*", "FLASH_ATTN*", "FLASHINFER_*",
     "VLLM_ATTENTION_BACKEND", "XFORMERS_*", "NVIDIA_TF32_OVERRIDE", "CUBLAS_*", "LD_PRELOAD",
-    "ATTNWATCH_FAULTS",
+    FAULTS,
 )  # fmt: skip
 
 #: Variables by prefix that change what numeric libraries do. Spelled widely: a needless worker costs seconds.
 KEYED = (
     "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "ATEN_", "TORCH", "PYTORCH_", "TRITON_", "CUDA", "CUBLAS",
     "CUDNN", "NVIDIA_", "NCCL_", "XFORMERS_", "FLASH", "FA_", "INDUCTOR_", "DNNL_", "ONEDNN_", "LD_", "MALLOC_",
-    "GLIBC_", "PYTHON", "ATTNWATCH_BENCH", "ATTNWATCH_FAULTS",
+    "GLIBC_", "PYTHON", "ATTNWATCH_BENCH", FAULTS,
 )  # fmt: skip
 
 # Never recorded: anything that could be a secret, and folders, which differ between machines without effect.

@@ -46,8 +46,6 @@ def _of_incident(incident: str, db: str | None) -> dict[str, Any]:
 def print_report(report: dict[str, Any]) -> None:
     """Triggers for people: what, how sure, what else would fit."""
     for trigger in report["triggers"]:
-        outside = trigger["total"] - trigger["inside"]
-        others = trigger["regressed_total"] - trigger["regressed_inside"]
         effect = ""
         if trigger["effect"] is not None:
             effect = f", {trigger['effect'] - 1:+.1%}"
@@ -55,10 +53,7 @@ def print_report(report: dict[str, Any]) -> None:
                 low, high = trigger["effect_ci"]
                 effect += f" [{low - 1:+.1%}, {high - 1:+.1%}]"
         print(trigger["text"])
-        print(
-            f"    {trigger['regressed_inside']} of {trigger['inside']} regressed inside, "
-            f"{others} of {outside} outside{effect}"
-        )
+        print(f"    {counts_of(trigger)}{effect}")
         for text in trigger["alternatives"][:_SHOWN]:
             print(f"    or: {text}")
         more = len(trigger["alternatives"]) - _SHOWN
@@ -74,6 +69,13 @@ def print_report(report: dict[str, Any]) -> None:
         )
     if report["unexplained"]:
         note(f"{len(report['unexplained'])} regressed combinations are not explained")
+
+
+def counts_of(trigger: dict[str, Any]) -> str:
+    """The evidence of a trigger in a report."""
+    from harness.explain.result import evidence
+
+    return evidence(*(trigger[k] for k in ("regressed_inside", "inside", "regressed_total", "total")))
 
 
 def _combination(row: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from harness.model.params import PARAMETERS
 from harness.model.terms import Exit, InputError
 
 from .common import DeviceOption, JsonOption, PolicyOption, SuiteOption, WhereOption, note, print_json, seconds
+from .explaining import counts_of
 
 Pairs = list[str] | None
 
@@ -126,11 +127,7 @@ def _print_sides(report: dict[str, Any], upgrade: bool) -> None:
         _print_gate(report["gate"])
     for t in report["triggers"]:
         effect = f", {t['effect'] - 1:+.0%}" if t["effect"] else ""
-        outside = t["total"] - t["inside"]
-        print(
-            f"{t['text']}: {t['regressed_inside']} of {t['inside']} regressed inside, "
-            f"{t['regressed_total'] - t['regressed_inside']} of {outside} outside{effect}"
-        )
+        print(f"{t['text']}: {counts_of(t)}{effect}")
         for text in t["alternatives"][:3]:
             print(f"    or, as the measurements cannot tell: {text}")
     told = [c for c in report["cases"] if c["verdict"] or c["base_status"] != c["head_status"]]

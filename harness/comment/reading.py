@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
-from harness.model import InputError, Status, VerdictKind
+from harness.model import InputError, Scalar, Status, VerdictKind
 from harness.model.reading import read_text
 
 from .cases import label_of, terms_of
@@ -32,8 +32,7 @@ FIGURES = frozenset(
 )
 _STATUSES = tuple(s.value for s in Status)
 _VERDICTS = tuple(v.value for v in VerdictKind)
-_GONE = (Status.UNSUPPORTED.value, Status.SKIPPED.value)
-Scalar = bool | int | float | str | None
+_GONE = tuple(s.value for s in Status if s.absent)
 Command = Callable[[str, str], str]
 
 

@@ -31,8 +31,7 @@ _STRAY = (0.002, 0.3)
 class RatioModel:
     """Two groups on the log scale: ``centre`` without and about ``centre + shift`` with a regression, at most
     ``centre + top``. Noise of row i is ``scale[i]`` (n,) times a Student-t with ``tail`` degrees of freedom. A share
-    ``stray`` of the rows without a regression, and ``uneven`` of those with one, may be anywhere above the noise.
-    ``fit`` is the log likelihood."""
+    ``stray`` of the rows without a regression may be anywhere above the noise. ``fit`` is the log likelihood."""
 
     centre: float
     shift: float
@@ -41,7 +40,6 @@ class RatioModel:
     fit: float
     top: float
     stray: float = 0.0
-    uneven: float = _UNEVEN
 
     def weight(self, logs: Floats) -> Floats:
         """Log likelihood ratio (n,) of each row: regressed against not."""
@@ -55,7 +53,7 @@ class RatioModel:
     def slowed(self, logs: Floats) -> Floats:
         """Log density (n,) of rows that regressed: most by ``shift``, some by anything up to ``top``."""
         above = logs - self.centre
-        return _mixed(self._log_density(above - self.shift), self._flat(above), self.uneven)
+        return _mixed(self._log_density(above - self.shift), self._flat(above), _UNEVEN)
 
     def learnt(self, logs: Floats, inside: Bools | None) -> RatioModel:
         """The same with ``stray`` as the rows (n,) outside have it, few at least where they are few."""

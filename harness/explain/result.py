@@ -20,6 +20,12 @@ class Options:
     seed: int = 0
 
 
+def evidence(regressed_inside: int, inside: int, regressed_total: int, total: int) -> str:
+    """The counts of a trigger as people read them, for and against."""
+    outside = regressed_total - regressed_inside
+    return f"{regressed_inside} of {inside} regressed inside, {outside} of {total - inside} outside"
+
+
 @dataclass(frozen=True)
 class Trigger:
     """One conjunction of terms that sets regressions off.

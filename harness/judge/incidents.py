@@ -10,6 +10,7 @@ from db.engine import Store
 from db.queries import RunRow, run
 from db.queries import incidents as stored_incidents
 from db.repository import IncidentRecord, RegressionRecord, triage, upsert_incident
+from harness.explain.result import evidence
 from harness.model import PRIMARY, TriageState, VerdictKind, content_key
 from harness.model.findings import Finding, Incident
 
@@ -83,8 +84,7 @@ def _title(part: Triggered, lead: list[Finding]) -> str:
 def _evidence(part: Triggered) -> str:
     if part.text is None:
         return ""
-    outside = part.regressed_total - part.regressed_inside
-    return f"{part.regressed_inside} of {part.inside} regressed inside, {outside} of {part.total - part.inside} outside"
+    return evidence(part.regressed_inside, part.inside, part.regressed_total, part.total)
 
 
 def save(

@@ -34,6 +34,11 @@ class Status(enum.StrEnum):
         return self in _BROKEN or self is Status.INVALID
 
     @property
+    def absent(self) -> bool:
+        """True where the backend does not offer the case here."""
+        return self in (Status.UNSUPPORTED, Status.SKIPPED)
+
+    @property
     def broken(self) -> bool:
         """True where the kernel is to blame: from ok to here is a regression. An invalid one blames the machine."""
         return self in _BROKEN

@@ -30,6 +30,7 @@ from harness.model import (
 )
 from harness.model.bounds import POSITIVE_SUFFIX, wrong_in
 
+from .files import Fields, digest_of, parse_json, read_file
 from .fitting import clip, impossible
 
 AGAIN = "stands twice in one run"
@@ -242,6 +243,19 @@ class Collector:
     def group(self, run: Run) -> Group:
         """Everything as one run."""
         return Group(run, list(self._made.values()), self.dropped)
+
+
+class JsonFile(Foreign):
+    """A source that is one JSON document, taken whole."""
+
+    def pieces(self) -> Iterator[Piece]:
+        place, data = str(self.path), read_file(self.path)
+        digest = digest_of(self.format.encode(), data)
+        yield Piece(digest, lambda: self.runs(Fields(parse_json(data, place), place), digest))
+
+    def runs(self, top: Fields, digest: str) -> list[Group]:
+        """The runs of the document. Raises InputError naming file and field."""
+        raise NotImplementedError
 
 
 def _reasons(dropped: Counter[str]) -> str:

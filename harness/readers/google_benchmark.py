@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import ClassVar
 
 from harness.model import Case, Scalar, Value
 
-from .base import Collector, Foreign, Group, Piece, unversioned
-from .files import Fields, digest_of, holds, parse_json, read_file
+from .base import Collector, Group, JsonFile, unversioned
+from .files import Fields, holds
 from .fitting import case_of
 from .gab import iso_time
 from .literals import identifiers, scalar_of
@@ -30,17 +29,12 @@ def is_google_benchmark(path: Path) -> bool:
     return path.is_file() and holds(path, b'"context"', b'"benchmarks"') and not holds(path, b'"machine_info"')
 
 
-class GoogleBenchmark(Foreign):
+class GoogleBenchmark(JsonFile):
     """The run of one file."""
 
     format: ClassVar[str] = "google-benchmark"
 
-    def pieces(self) -> Iterator[Piece]:
-        data = read_file(self.path)
-        digest = digest_of(b"google-benchmark", data)
-        yield Piece(digest, lambda: [self._read(Fields(parse_json(data, str(self.path)), str(self.path)), digest)])
-
-    def _read(self, top: Fields, digest: str) -> Group:
+    def runs(self, top: Fields, digest: str) -> list[Group]:
         context = top.object("context")
         at = iso_time(context.value.get("date")) or self.path.stat().st_mtime
         host = context.text("host_name", "")
@@ -60,7 +54,7 @@ class GoogleBenchmark(Foreign):
             by_name.setdefault(name, []).append(bench)
         for name, rows in by_name.items():
             _take(name, rows, at, out)
-        return out.group(run)
+        return [out.group(run)]
 
 
 def _take(name: str, rows: list[Fields], at: float, out: Collector) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
 from harness.model import Scalar, Value
 
-from .base import Collector, Foreign, Group, Piece, unversioned
-from .files import Fields, digest_of, finite, holds, parse_json, read_file
+from .base import Collector, Group, JsonFile, unversioned
+from .files import Fields, finite, holds
 from .fitting import case_of
 from .literals import identifiers, scalar_of
 from .units import measure_of
@@ -23,17 +22,12 @@ def is_hyperfine(path: Path) -> bool:
     return path.is_file() and holds(path, b'"results"', b'"command"', b'"mean"')
 
 
-class Hyperfine(Foreign):
+class Hyperfine(JsonFile):
     """The run of one file; hyperfine tells neither date nor machine nor revision."""
 
     format: ClassVar[str] = "hyperfine"
 
-    def pieces(self) -> Iterator[Piece]:
-        data = read_file(self.path)
-        digest = digest_of(b"hyperfine", data)
-        yield Piece(digest, lambda: [self._read(Fields(parse_json(data, str(self.path)), str(self.path)), digest)])
-
-    def _read(self, top: Fields, digest: str) -> Group:
+    def runs(self, top: Fields, digest: str) -> list[Group]:
         at = self.path.stat().st_mtime
         run = self.run(
             digest, suite="hyperfine", machine="", revision=unversioned(digest, at=at), started_at=at
@@ -62,7 +56,7 @@ class Hyperfine(Foreign):
             for key in ("user", "system"):
                 if (spent := result.number(key)) is not None:
                     out.add(case, measure_of("s", "lower", f"{key}_time").metric, Value(spent), started_at=at)
-        return out.group(run)
+        return [out.group(run)]
 
 
 def _value(value: object) -> Scalar:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
 from harness.model import Scalar, Value
 
-from .base import Collector, Foreign, Group, Piece, unversioned
-from .files import Fields, digest_of, finite, holds, parse_json, read_file
+from .base import Collector, Group, JsonFile, unversioned
+from .files import Fields, finite, holds
 from .fitting import case_of
 from .literals import identifiers, plain
 from .units import measure_of
@@ -37,17 +36,12 @@ def is_nvbench(path: Path) -> bool:
     return path.is_file() and holds(path, b'"devices"', b'"benchmarks"', b'"states"')
 
 
-class NvBench(Foreign):
+class NvBench(JsonFile):
     """The runs of one file."""
 
     format: ClassVar[str] = "nvbench"
 
-    def pieces(self) -> Iterator[Piece]:
-        data = read_file(self.path)
-        digest = digest_of(b"nvbench", data)
-        yield Piece(digest, lambda: self._read(Fields(parse_json(data, str(self.path)), str(self.path)), digest))
-
-    def _read(self, top: Fields, digest: str) -> list[Group]:
+    def runs(self, top: Fields, digest: str) -> list[Group]:
         at = self.path.stat().st_mtime
         devices = {str(d.value.get("id")): d for d in top.objects("devices")}
         by_device: dict[str, Collector] = {}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
 from harness.model import Revision, Scalar, Value
 
-from .base import Collector, Foreign, Group, Piece
-from .files import Fields, digest_of, finite, holds, parse_json, read_file
+from .base import Collector, Group, JsonFile
+from .files import Fields, finite, holds
 from .fitting import case_of
 from .gab import iso_time
 from .literals import identifiers, plain
@@ -22,17 +21,12 @@ def is_pytest_benchmark(path: Path) -> bool:
     return path.is_file() and holds(path, b'"machine_info"', b'"benchmarks"')
 
 
-class PytestBenchmark(Foreign):
+class PytestBenchmark(JsonFile):
     """The run of one file. The value of a case is its median; rounds are its samples where the file has them."""
 
     format: ClassVar[str] = "pytest-benchmark"
 
-    def pieces(self) -> Iterator[Piece]:
-        data = read_file(self.path)
-        digest = digest_of(b"pytest-benchmark", data)
-        yield Piece(digest, lambda: [self._read(Fields(parse_json(data, str(self.path)), str(self.path)), digest)])
-
-    def _read(self, top: Fields, digest: str) -> Group:
+    def runs(self, top: Fields, digest: str) -> list[Group]:
         commit, machine = top.object("commit_info"), top.object("machine_info")
         at = iso_time(top.value.get("datetime"))
         if at is None:
@@ -45,7 +39,7 @@ class PytestBenchmark(Foreign):
             digest, suite="pytest-benchmark", machine=_model(machine), revision=_revision(commit, digest, at),
             started_at=at, python=python, details=_details(machine),
         )  # fmt: skip
-        return out.group(run)
+        return [out.group(run)]
 
     def _case(self, bench: Fields, at: float, out: Collector) -> None:
         stats = bench.object("stats")

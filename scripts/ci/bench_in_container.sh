@@ -10,8 +10,8 @@ image="${IMAGE:?}" checkout="$(realpath "${CHECKOUT:?}")"
 mkdir -p "$out"
 # Named variables only: nothing else of this environment reaches the container.
 exec docker run --rm --network=none --gpus all --cap-drop=ALL --security-opt=no-new-privileges --pids-limit=4096 \
-  --read-only --tmpfs /tmp:exec,size=16g --tmpfs /work:exec,size=16g --user "$(id -u):$(id -g)" \
+  --read-only --tmpfs /tmp:exec,size=16g --tmpfs /build:exec,size=16g --user "$(id -u):$(id -g)" \
   --env HOME=/tmp --env NUMBER --env HEAD_SHA --env BASE_REF --env SUITE --env WHERE --env BUDGET \
-  --env DEVICE=cuda:0 --env OUT=/out --env ATTNWATCH=attnwatch --env SOURCE=/work/source \
+  --env DEVICE=cuda:0 --env OUT=/out --env ATTNWATCH=attnwatch --env SOURCE=/build/source \
   --volume "$checkout:/source:ro" --volume "$out:/out" "$image" \
-  bash -c 'git -c safe.directory="*" clone -q /source /work/source && exec /work/source/scripts/ci/pr_bench.sh'
+  bash -c 'git -c safe.directory="*" clone -q /source /build/source && exec /build/source/scripts/ci/pr_bench.sh'
