@@ -127,7 +127,8 @@ def incident(store: Store, incident_id: str) -> IncidentDetail | None:
 class KnownSeries:
     """One case and metric of an incident.
 
-    ``bad_since`` is the start of the first run of the first bad revision, ``updated_at`` when the state last moved.
+    ``bad_since`` is the start of the first run of the first bad revision, ``updated_at`` when the state last moved,
+    ``bad_run`` the run that the incident was told of.
     """
 
     incident_id: str
@@ -137,11 +138,12 @@ class KnownSeries:
     bad_since: float
     updated_at: float
     ratio: float | None
+    bad_run: str | None
 
 
 def known_series(store: Store, machine: str, states: Collection[str]) -> list[KnownSeries]:
     """Series of the incidents on a machine (a fingerprint) that are in one of ``states``."""
-    i, g = t.Incident, t.Regression
+    i, g, bad = t.Incident, t.Regression, aliased(t.Run)
     since = (
         select(func.min(t.Run.started_at))
         .where(t.Run.revision_id == i.first_bad_revision_id, t.Run.machine_id == i.machine_id)
@@ -149,8 +151,11 @@ def known_series(store: Store, machine: str, states: Collection[str]) -> list[Kn
         .scalar_subquery()
     )
     query = (
-        select(i.id, i.state, t.Case.key, t.Metric.name, func.coalesce(since, i.opened_at), i.updated_at, g.ratio)
+        select(
+            i.id, i.state, t.Case.key, t.Metric.name, func.coalesce(since, i.opened_at), i.updated_at, g.ratio, bad.name
+        )
         .join(g, g.incident_id == i.id)
+        .outerjoin(bad, bad.id == g.head_run_id)
         .join(t.Case, t.Case.id == g.case_id)
         .join(t.Metric, t.Metric.id == g.metric_id)
         .join(t.Machine, t.Machine.id == i.machine_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from dataclasses import replace
@@ -27,6 +28,9 @@ from .suspects import OPEN, Judged, judge_run
 _CONFIRM_S, _CONFIRM_AT_LEAST_S = 180.0, 30.0
 _SAMPLING_S = 0.5
 
+#: A known series that keeps less of its effect (log scale) than this may be on its way back.
+_KEPT = 0.75
+
 
 def judge_night(store: Store, run_id: str, plan: JudgePlan, show: Show, say: Say) -> NightReport:
     """Judge a stored run and save its incidents."""
@@ -40,6 +44,7 @@ def judge_night(store: Store, run_id: str, plan: JudgePlan, show: Show, say: Say
         say(f"{len(fresh)} suspects are measured again")
         again = confirm_all(store, fresh, head, plan, lambda i, n, case: show(i, n, f"again: {case.backend}"))
         findings = [f for f in findings if f.incident is not None] + again
+    findings = _asked_back(store, findings, judged, head, plan, show)
     base = _compared_with(store, findings, head)
     differences = what_changed(store, plan.repo, base, head)
     found = [_addressed(i, plan, shadow) for i in gather(findings, judged)]
@@ -69,6 +74,36 @@ def _held(judged: Judged) -> list[Finding]:
         else f
         for f in judged.findings
     ]
+
+
+def _asked_back(
+    store: Store, findings: list[Finding], judged: Judged, head: RunRow, plan: JudgePlan, show: Show
+) -> list[Finding]:
+    """Known series that seem to be on their way back are measured again where what they are blamed on has changed.
+
+    A single noisy night must neither keep an incident open nor close it.
+    """
+    known = {(k.case_key, k.metric): k for k in judged.known if k.state in OPEN[1:]}
+
+    def may_be_back(f: Finding) -> bool:
+        k = known.get((f.case.key, f.metric))
+        if k is None or f.kind != "slower" or f.incident is None or not (f.ratio and k.ratio and k.bad_run):
+            return False
+        bad = run(store, k.bad_run)
+        moved = bad is not None and (
+            bad.kernels_hash != head.kernels_hash or bool(environment_changes(store, bad, head))
+        )
+        return moved and math.log(f.ratio) < _KEPT * math.log(k.ratio)
+
+    asked = [f for f in findings if may_be_back(f)]
+    if not asked:
+        return findings
+    out = [f for f in findings if not may_be_back(f)]
+    for f in confirm_all(store, asked, head, plan, lambda i, n, case: show(i, n, f"back? {case.backend}")):
+        if f.state is TriageState.DISMISSED:
+            judged.at_level.add((f.case.key, f.metric))
+        out.append(replace(f, how=f"known as incident {f.incident}; {f.how}"))
+    return out
 
 
 def confirm_all(

@@ -127,8 +127,9 @@ def _timed(past: History, usable: Bools, least: Floats, drift: Floats, judged: J
         case = judged.saw(past.metric, to_case(past.cases[i]))
         suspect = told.get(int(i))
         if suspect is None or not suspect.adverse or _too_small(suspect, float(least[i])):
-            if not _still_off(values[i], sign, effects.get((case.key, past.metric))):
-                judged.at_level.add((case.key, past.metric))
+            suspect = _still_off(int(i), values[i], sign, effects.get((case.key, past.metric)))
+        if suspect is None:
+            judged.at_level.add((case.key, past.metric))
             continue
         last_good, first_bad = _turn(past, i, usable[i] & np.isfinite(values[i]), before=suspect.start)
         judged.findings.append(
@@ -229,12 +230,15 @@ def _last_known(values: Floats, width: int) -> npt.NDArray[np.intp]:
     return out
 
 
-def _still_off(row: Floats, sign: float, ratio: float | None) -> bool:
-    """Whether the newest value keeps more than half of a known incident's effect; not suspect is not yet recovered."""
+def _still_off(i: int, row: Floats, sign: float, ratio: float | None) -> Suspect | None:
+    """The newest value as a suspect where it keeps more than half of a known incident's effect: unremarkable by itself
+    is not yet recovered."""
     if ratio is None or ratio <= 0 or ratio == 1:
-        return False
-    shift = np.log(row[-1]) - np.log(np.nanmedian(row[:-1]))
-    return bool(shift * sign > 0.5 * abs(np.log(ratio)))
+        return None
+    before, after = float(np.nanmedian(row[:-1])), float(row[-1])
+    if (np.log(after) - np.log(before)) * sign <= 0.5 * abs(np.log(ratio)):
+        return None
+    return Suspect(i, len(row) - 1, after / before, None, None, before, after, 1.0, 1.0, "known effect", True)
 
 
 def _known(x: float) -> float | None:
