@@ -26,12 +26,12 @@ nightly: setup ## measure the smoke suite, store, judge, report
 	@$(BIN)/attnwatch nightly --suite $(or $(SUITE),smoke); code=$$?; test $$code -le 1
 
 test: setup ## every check: tests, import contracts, ruff, mypy, docs
-	@$(MAKE) --no-print-directory lint
-	@$(BIN)/python -m pytest -m 'not scale and not grid' $(PYTEST_ARGS)
+	@$(MAKE) --no-print-directory check
+	@$(BIN)/python -m pytest -m 'slow and not scale and not grid' $(PYTEST_ARGS)
 
 check: setup ## the quick subset, under two minutes
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/python -m pytest -m 'not scale and not grid and not slow' $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m 'not scale and not grid and not slow' -n auto --dist worksteal $(PYTEST_ARGS)
 
 lint: setup
 	@$(BIN)/ruff check .

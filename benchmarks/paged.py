@@ -25,8 +25,9 @@ QUESTION = Question(
             *(ragged(_OP, [(q, 1024)] * 4, heads_kv=2, page_size=16, causal=True) for q in (2, 4, 8)),
         ),
         "weekly": tuple(
-            ragged(_OP, [(1, n)] * 4, heads_q=32, heads_kv=8, head_dim=128, dtype="bfloat16",
-                   page_size=p, causal=True)
+            ragged(_OP, [(1, n)] * 4, heads_q=32, heads_kv=8, dtype="bfloat16", page_size=p, causal=True, **heads)
+            for heads in ({"head_dim": 128}, {"head_dim": 192, "head_dim_v": 128},
+                          {"head_dim": 128, "kv_dtype": "float8_e4m3fn"})
             for p in (16, 128, 256) for n in (8192, 32768)
         ),
     },

@@ -21,8 +21,12 @@ QUESTION = Question(
             *grid("attention", seq_len=1024, heads_q=12, heads_kv=2, causal=True),
             *grid("attention", seq_len=2048, head_dim=64, causal=True, window=256),
         ),
-        "weekly": grid("attention", seq_len=[4096, 8192], head_dim=[64, 128], dtype=["float16", "bfloat16"],
-                       causal=[False, True]),
+        "weekly": (
+            *grid("attention", seq_len=[4096, 8192], head_dim=[64, 128], dtype=["float16", "bfloat16"],
+                  causal=[False, True]),
+            *grid("attention", seq_len=4096, head_dim=192, head_dim_v=128, dtype="bfloat16", causal=[False, True]),
+            *grid("attention", seq_len=4096, head_dim=128, dtype="bfloat16", kv_dtype="float8_e4m3fn", causal=True),
+        ),
     },
 )  # fmt: skip
 

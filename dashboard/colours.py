@@ -18,6 +18,7 @@ WORSE, BETTER, EVEN, QUIET = "#D55E00", "#0072B2", "#C8C8C8", "#888888"
 _KNOWN = (
     "sdpa_math", "sdpa_flash", "segmented", "sdpa_efficient", "sdpa_cudnn", "flex", "varlen", "paged",
     "flash_attn", "flash_attn_3", "flash_attn_4", "xformers", "flashinfer", "paged_gather", "sdpa_padded",
+    "step_segmented", "step_scores", "rope_per_length", "rope_cached", "rope_padded", "stream_copy", "stream_into",
 )  # fmt: skip
 
 

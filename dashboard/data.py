@@ -16,7 +16,7 @@ import streamlit as st
 
 from db import queries, screens
 from db.engine import Store, open_store
-from db.queries import CaseRow, EnvironmentRow, IncidentDetail, MachineRow, Point, RunRow
+from db.queries import CaseRow, EnvironmentRow, IncidentDetail, MachineRow, MeasurementRow, Point, RunRow
 from db.repository import TRANSITIONS, set_owner, triage
 from db.screens import (
     AtlasPage,
@@ -27,6 +27,7 @@ from db.screens import (
     Holdings,
     IncidentPage,
     Pair,
+    RetryCell,
     Trouble,
 )
 from harness.model import TriageState, Value
@@ -38,6 +39,14 @@ _PATIENCE_S = 3.0
 def url() -> str | None:
     """Address of the store; None is the default place."""
     return os.environ.get("ATTNWATCH_DB") or None
+
+
+def report(name: str) -> str | None:
+    """Text of a file among the reports (``ATTNWATCH_REPORTS``, else ``reports``); None where there is none."""
+    try:
+        return (Path(os.environ.get("ATTNWATCH_REPORTS") or "reports") / name).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
 
 
 def read_only() -> bool:
@@ -154,6 +163,12 @@ def case_values(
     return screens.case_values(store(), run_id, metrics, benchmark=benchmark, without=without, limit=limit)
 
 
+@st.cache_resource(max_entries=2, show_spinner=False)
+def measurements(mark: str, run_id: str) -> list[MeasurementRow]:
+    """Measurements of a run with all that was kept, for runs of some hundreds of cases."""
+    return queries.measurements_of_run(store(), run_id)
+
+
 @st.cache_resource(max_entries=16, show_spinner=False)
 def benchmarks(mark: str, run_id: str) -> dict[str, int]:
     """Benchmarks of a run with their numbers of cases."""
@@ -188,6 +203,12 @@ def controls(mark: str, run_ids: tuple[str, ...]) -> dict[str, dict[str, list[Va
 def troubles(mark: str, run_id: str) -> list[Trouble]:
     """What failed in a run, or lost samples."""
     return screens.troubles(store(), run_id)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def retries(mark: str, machine: str, runs: int) -> list[RetryCell]:
+    """What was tried more than once in the newest runs of a machine."""
+    return screens.retries(store(), machine, runs=runs)
 
 
 def author() -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard import text
+from dashboard import text, trail
 from db.queries import CaseRow, EnvironmentRow, IncidentDetail, RegressionRow, RunRow
 from db.screens import Pair
 from harness.model import InputError, Status, TriageState
@@ -268,6 +268,10 @@ def evidence(
         )
     elif detail.incident.trigger_text:
         bad.append("the trigger's text cannot be read as a predicate")
+    elif came_with := trail.causes(detail.incident.evidence):
+        good.append(
+            f"all of them came with a new compiler ({'; '.join(came_with)}), so that no predicate was looked for"
+        )
     else:
         bad.append("no predicate separates the regressed combinations from the others better than chance")
     others = [a for a in detail.incident.evidence.get("alternatives", []) if isinstance(a, str)]

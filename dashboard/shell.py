@@ -12,6 +12,7 @@ from dashboard import data
 from dashboard.charts import lines
 from dashboard.text import plain, short, when
 from harness.model import AttnwatchError
+from harness.model.terms import COMPILE_TARGET
 
 View = Callable[[str], None]
 
@@ -67,8 +68,9 @@ def words(label: str, key: str, help: str | None = None, placeholder: str | None
 
 
 def machine(mark: str, key: str = "machine") -> str | None:
-    """The machine to look at; the one that ran last is the default."""
-    known = {m.fingerprint: m for m in data.machines(mark) if m.runs}
+    """The machine to look at; the one that ran last is the default. What was only compiled for comes last."""
+    ran = sorted(data.machines(mark), key=lambda m: m.device_kind == COMPILE_TARGET)
+    known = {m.fingerprint: m for m in ran if m.runs}
     if not known:
         return None
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 
 from sqlalchemy import ColumnElement, func, select
 
-from harness.model import Reason, Status
+from harness.model import MeasureOptions, Reason, Run, Status
 
 from . import tables as t
 from .engine import Store
 
 #: Statuses of cases that nobody tried to measure.
 _LEFT_OUT = (Status.DESELECTED.value, Status.SKIPPED.value)
+_NO_RESULT = (*_LEFT_OUT, Status.INVALID.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,29 @@ def last_measured(store: Store, machine: str | None = None) -> dict[str, float]:
 def mean_durations(store: Store, machine: str | None = None) -> dict[str, float]:
     """Case key -> seconds that measuring it took on the average; keys as for :func:`last_measured`."""
     return _of_cases(store, machine, func.avg(t.Measurement.duration_s))
+
+
+def already_measured(store: Store, wanted: Run) -> set[str]:
+    """Keys of cases of which the store holds a result that measuring for ``wanted`` would only repeat.
+
+    The same ruler, environment (machine, packages, variables, content of kernels) and options of measuring. What failed
+    for the machine's sake, or was left out, is no result.
+    """
+    m, r, e = t.Measurement, t.Run, t.Environment
+    runs = (
+        select(r.id, r.options)
+        .join(e, e.id == r.environment_id)
+        .where(e.hash == wanted.environment.hash, r.ruler_version == wanted.ruler_version)
+    )
+    with store.read() as connection:
+        alike = [key for key, options in connection.execute(runs) if _method(options) == _method(wanted.options)]
+        query = select(t.Case.key).join(m, m.case_id == t.Case.id).where(m.status.not_in(_NO_RESULT)).distinct()
+        return {key for run in alike for (key,) in connection.execute(query.where(m.run_id == run))}
+
+
+def _method(options: Mapping[str, object]) -> dict[str, object]:
+    """Of a run's options those that say how samples are taken."""
+    return {f.name: options[f.name] for f in fields(MeasureOptions) if options.get(f.name) is not None}
 
 
 def _of_cases(store: Store, machine: str | None, what: ColumnElement[float]) -> dict[str, float]:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import and_, exists, func, or_, select
 from sqlalchemy.orm import aliased
 
+from harness.model import Status
+
 from . import tables as t
 from .engine import Store
 from .history import CaseRow
+
+#: Statuses of cases that nobody could try to measure.
+_UNTRIED = tuple(s.value for s in Status if s.absent or s is Status.DESELECTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +135,40 @@ def troubles(store: Store, run_id: str, *, limit: int = 500) -> list[Trouble]:
     )
     with store.read() as connection:
         return [Trouble(CaseRow(*r[4:]), r[0], r[1], r[2] or {}, r[3] or {}) for r in connection.execute(query)]
+
+
+def discarded_samples(store: Store, run_id: str) -> dict[str, int]:
+    """Reason -> samples of a run that were thrown away; superseded attempts count, since they were measured too."""
+    m, found = t.Measurement, Counter[str]()
+    query = select(m.discarded).where(
+        m.run_id == select(t.Run.id).where(t.Run.name == run_id).scalar_subquery(), m.discarded.is_not(None)
+    )
+    with store.read() as connection:
+        for (held,) in connection.execute(query):
+            found.update(held or {})
+    return dict(found)
+
+
+def unstable_cases(store: Store, *, runs: int = 10) -> set[str]:
+    """Keys of cases that an incident of the newest ``runs`` runs holds, or that ran and failed among them."""
+    m, r, i = t.Measurement, t.Run, t.Incident
+    newest = select(r.id, r.started_at).order_by(r.started_at.desc(), r.id.desc()).limit(runs).subquery()
+    since = select(func.min(newest.c.started_at)).scalar_subquery()
+    both = (
+        select(t.Case.key)
+        .join(m, m.case_id == t.Case.id)
+        .where(m.run_id.in_(select(newest.c.id)), m.status.not_in(_UNTRIED))
+        .group_by(t.Case.id, t.Case.key)
+        .having(func.count(m.status.distinct()) > 1)
+    )
+    held = (
+        select(t.Case.key)
+        .join(t.Regression, t.Regression.case_id == t.Case.id)
+        .join(i, i.id == t.Regression.incident_id)
+        .where(i.updated_at >= since)
+    )
+    with store.read() as connection:
+        return {key for query in (both, held) for (key,) in connection.execute(query)}
 
 
 def _flat(row: Any) -> dict[str, str]:

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import select, update
 
+from harness.model.terms import COMPILE_TARGET
+
 from . import tables as t
 from .bulk import table_of
 from .engine import Store
@@ -73,11 +75,13 @@ def unjudged_machines(store: Store) -> dict[str, list[str]]:
     """Fingerprint -> ids of runs whose history :func:`mark_judged` has not seen.
 
     Machines on which nights are judged are left out: there every suspect is measured again, and history without that
-    would tell again what was dismissed. So are those of our ruler with too few runs to be a history.
+    would tell again what was dismissed. So are those of our ruler with too few runs to be a history, and compiled code,
+    which :func:`unjudged_compiled` lists.
     """
     query = (
         select(t.Machine.fingerprint, t.Machine.ruler_version, t.Run.name, t.Run.options)
         .join(t.Machine, t.Machine.id == t.Run.machine_id)
+        .where(t.Machine.device_kind != COMPILE_TARGET)
         .order_by(t.Run.id)
     )
     out: dict[str, list[str]] = {}
@@ -94,6 +98,18 @@ def unjudged_machines(store: Store) -> dict[str, list[str]]:
             elif not judged:
                 out.setdefault(fingerprint, []).append(name)
     return {m: names for m, names in out.items() if m not in nightly and (m in foreign or held[m] >= _HISTORY)}
+
+
+def unjudged_compiled(store: Store) -> list[str]:
+    """Ids of runs of compiled code that were not judged yet, in the order of their start."""
+    query = (
+        select(t.Run.name, t.Run.options)
+        .join(t.Machine, t.Machine.id == t.Run.machine_id)
+        .where(t.Machine.device_kind == COMPILE_TARGET)
+        .order_by(t.Run.started_at, t.Run.id)
+    )
+    with store.read() as connection:
+        return [name for name, options in connection.execute(query) if not options.get("judged")]
 
 
 def mark_judged(store: Store, run_ids: Collection[str], by: str | bool = True) -> None:

@@ -20,6 +20,7 @@ from .engine import Store
 from .health import Coverage, EnvironmentStep, Trouble, case_columns, coverage, environment_steps, troubles
 from .history import CaseRow, cases
 from .incidents import IncidentRow, _incident_query
+from .retries import RetryCell, retries
 
 __all__ = [
     "AtlasPage",
@@ -31,6 +32,7 @@ __all__ = [
     "Holdings",
     "IncidentPage",
     "Pair",
+    "RetryCell",
     "Trouble",
     "atlas",
     "attempt",
@@ -43,6 +45,7 @@ __all__ = [
     "incidents_of_cases",
     "mark",
     "pairs",
+    "retries",
     "troubles",
 ]
 

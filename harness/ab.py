@@ -61,14 +61,16 @@ def run_ab(
     deadline: float | None = None,
     progress: Progress | None = None,
     relevant: Callable[[Case], float] | None = None,
+    family: int | None = None,
 ) -> tuple[list[ABCase], list[Case]]:
     """Measure ``cases`` on both sides. Returns what was measured and the cases that the deadline left out.
 
     ``relevant`` gives the smallest relative change worth telling case by case, in the place of ``judge.relevant``.
+    ``family`` is how many cases are judged together where ``cases`` are only some of them.
     """
     done: list[ABCase] = []
     # One error rate over all cases and all looks: the sequential test shares it.
-    rule = SequentialOptions(alpha=judge.fdr, relevant=judge.relevant, family=max(1, len(cases)))
+    rule = SequentialOptions(alpha=judge.fdr, relevant=judge.relevant, family=max(1, family or len(cases)))
     with WorkerClient.connect(base) as a, WorkerClient.connect(head) as b:
         for i, case in enumerate(cases):
             if deadline is not None and time.time() >= deadline:

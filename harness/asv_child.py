@@ -19,6 +19,7 @@ from .locks import file_lock
 from .model import Case, InfrastructureError, InputError, Measurement, Run, Scalar, Status, Workload
 from .model.suite import Question
 from .model.workloads import suite_name
+from .retrying import WAITS, Backoff
 from .revision import commit_revision
 from .suites import outside_modules
 from .sweep import RETRIED, deselected, run_options
@@ -49,8 +50,12 @@ def measure_for_asv(question: Question, workload_label: str, backend: str) -> Me
         measured = replace(_measured(client, case, session), attempt=attempt)
         writer.measurement(run_id, measured)
         if measured.status in RETRIED and not (earlier and earlier.failures):
+            first, waits = measured.status, Backoff.read(bundle.with_suffix(WAITS))
+            time.sleep(waits.before(first))
             measured = replace(_measured(client, case, session), attempt=attempt + 1)
             writer.measurement(run_id, measured)
+            waits.after(first, measured.status)
+            waits.write(bundle.with_suffix(WAITS))
     return measured
 
 

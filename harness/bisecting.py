@@ -1,4 +1,4 @@
-"""``attnwatch bisect ID``: which commit, or which version of a package, brought an incident.
+"""``attnwatch bisect``: which commit, or which version of a package, brought an incident or made a comparison slower.
 
 Each candidate is compared with the good end on a handful of the incident's own cases, base and head interleaved, and
 :class:`harness.detection.bisection.Bisection` decides where to look next. What was measured is kept in a file, so that
@@ -23,12 +23,15 @@ from db.queries import incident
 
 from .ab import run_ab
 from .asv_env import ruler_path_lines
-from .builds import build, git
+from .builds import build, commit_of, git
+from .comment.cases import label_of
+from .comment.reading import read_report
 from .detection.ab import ABOptions, compare
 from .detection.bisection import Bisection
 from .judge.suspects import to_case
 from .model import AttnwatchError, Case, InfrastructureError, InputError, MeasureOptions, Status, content_key
 from .model.findings import STATUS
+from .static.bundle import refuse_compiled
 from .worker import WorkerSpec
 
 #: Cases measured at each candidate: enough to average noise, few enough to be quick.
@@ -85,6 +88,7 @@ def commits_between(repo: Path, good: str, bad: str) -> list[tuple[str, str]]:
 def by_commit(store: Store, incident_id: str, repo: Path, device: str) -> tuple[list[Candidate], list[Case], bool]:
     """Candidates from the last good to the first bad revision of an incident; the good end comes first."""
     detail = _detail(store, incident_id)
+    refuse_compiled((r.case.benchmark for r in detail.regressions), incident_id)
     good, bad = detail.incident.last_good_revision, detail.incident.first_bad_revision
     if not good or not bad:
         raise InputError(f"incident {incident_id} has no last good revision to start from")
@@ -113,6 +117,54 @@ def by_version(
         return Candidate(version, f"{package} {version}", spec)
 
     return [candidate(v) for v in versions], cases, status
+
+
+def by_side(repo: Path, good: str, bad: str, command: str, device: str) -> list[Candidate]:
+    """Candidates from the commits after ``good`` up to ``bad``, whatever they touch; the good end comes first.
+
+    ``command`` is given a commit and prints an interpreter that has it, as ``scripts/ci/action_side.sh`` does; a commit
+    for which it fails is skipped.
+    """
+    ends = [commit_of(repo, ref) for ref in (good, bad)]
+    lines = git(repo, "log", "--reverse", "--first-parent", "--format=%H %s", f"{ends[0]}..{ends[1]}").decode()
+    chain = [(h, s) for h, _, s in (line.partition(" ") for line in [f"{ends[0]} good end", *lines.splitlines()])]
+    if len(chain) < 2:
+        raise InputError(f"--bad: no commit lies between {good} and {bad}; the older one is --good")
+
+    def candidate(commit: str, subject: str) -> Candidate:
+        return Candidate(
+            commit, f"{commit[:12]} {subject}", lambda: WorkerSpec(device, python=_printed(command, commit))
+        )
+
+    return [candidate(*pair) for pair in chain]
+
+
+def _printed(command: str, commit: str) -> str:
+    """The interpreter that ``command`` prints for a commit."""
+    try:
+        done = subprocess.run([command, commit], stdout=subprocess.PIPE, stderr=None, text=True, check=False)
+    except OSError as error:
+        raise InputError(f"--side: {command}: {error.strerror}; give a program that prints an interpreter") from None
+    printed = done.stdout.strip().splitlines()
+    if done.returncode or not printed:
+        raise InfrastructureError(f"{commit[:12]} cannot be built: {command} ended with {done.returncode}")
+    return printed[-1]
+
+
+def adverse_cases(cases: Sequence[Case], report: str) -> tuple[list[Case], bool]:
+    """Those of ``cases`` that a report of ``compare --json`` finds slower, the clearest first, or else broken.
+
+    As :func:`chosen_cases`: the second value says whether it is about a status. InputError where it finds none.
+    """
+    facts = read_report(report)
+    changes = [c for g in facts.groups for c in g.changes]
+    status = bool(changes) and all(c.ratio is None for c in changes)
+    ranked = sorted((c for c in changes if status or c.ratio), key=lambda c: -(c.ratio or 0.0))
+    by_label = {label_of(c.columns): c for c in cases}
+    found = [by_label[c.label] for c in ranked if c.label in by_label]
+    if not found:
+        raise InputError(f"{report}: no case of the suite is slower in it; give the suite and report of one comparison")
+    return found[:CASES], status
 
 
 def environment(folder: Path, package: str, version: str) -> Path:

@@ -9,15 +9,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .builds import build, build_worktree
 from .detection.ab import ABOptions, ABResult, compare, family
 from .jsonout import finite
+from .likely import Likely, counted, likely_first
 from .model import AttnwatchError, Case, InputError, MeasureOptions, VerdictKind
-from .rotation import grouped, spread
 from .table import read_table
 from .worker import WorkerClient, WorkerSpec
+
+if TYPE_CHECKING:
+    from .ab import ABCase
+    from .affected import Affected
 
 _SIDES = ("base", "head")
 #: Where compiled kernels are kept between processes.
@@ -116,28 +120,43 @@ def compare_sides(
     budget_s: float | None,
     progress: Any = None,
     relevant: Callable[[Case], float] | None = None,
+    likely: Likely | None = None,
+    run: Callable[[Sequence[Case], float | None], tuple[list[ABCase], list[Case]]] | None = None,
 ) -> dict[str, Any]:
     """Interleaved A/B over ``cases``: a report with one row per case, triggers, and go or no-go for head.
 
-    ``relevant`` as in :func:`harness.ab.run_ab`.
+    ``relevant`` as in :func:`harness.ab.run_ab`. ``likely`` says what a budget begins with; ``left_out`` and
+    ``left_out_kinds`` say what it did not reach. ``run`` measures cases until a deadline in the place of this process.
     """
     from .ab import run_ab, slower
     from .ab_report import ab_report
 
     deadline = None if budget_s is None else time.time() + budget_s
-    if deadline is not None:  # what it leaves out is then spread over the suite
-        groups = grouped(cases)
-        cases = [case for i in spread(len(groups)) for case in groups[i]]
-    done, left = run_ab(
-        cases, base.spec, head.spec, options, judge, deadline=deadline, progress=progress, relevant=relevant
-    )
+    likely = likely or Likely()
+    if deadline is not None:
+        cases = likely_first(cases, likely)
+    if run is not None:
+        done, left = run(cases, deadline)
+    else:
+        done, left = run_ab(
+            cases, base.spec, head.spec, options, judge, deadline=deadline, progress=progress, relevant=relevant
+        )
     return {
         "base": base.text,
         "head": head.text,
         **ab_report(done),
         "left_out": [c.columns for c in left],
+        "left_out_kinds": counted(left, likely),
         "adverse": len(slower(done)),
     }
+
+
+def nothing_touched(base: str, head: str, change: Affected) -> dict[str, Any]:
+    """The report of a comparison that has nothing to measure, since the change touches no case that was asked for."""
+    from .ab_report import ab_report
+
+    report = {"base": base, "head": head, **ab_report([]), "left_out": [], "left_out_kinds": {}, "adverse": 0}
+    return {**report, "unchanged": change.nothing}
 
 
 def compare_csv(path: str, judge: ABOptions) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from db.engine import Store, open_store
-from db.imported import imported_options, unjudged_machines, values_of_run
+from db.imported import imported_options, unjudged_compiled, unjudged_machines, values_of_run
 
 from .bundle import read_bundle
 from .ingest import Source, ingest
@@ -119,11 +119,18 @@ def import_paths(
 
 def judge_new(store: Store) -> list[str]:
     """Judge history that came from elsewhere and was not judged yet; ids of the incidents told for the first time."""
-    if not unjudged_machines(store):
-        return []
-    from .judge.imported import judge_imported  # numpy and scipy
+    told: list[str] = []
+    # numpy and scipy are imported only where there is something to judge.
+    if compiled := unjudged_compiled(store):
+        from .judge.static import judge_static
+        from .policy import find_policy
 
-    return [incident.id for incident in judge_imported(store)]
+        told += [i.id for i in judge_static(store, compiled, Path.cwd(), find_policy(None)).new_confirmed]
+    if unjudged_machines(store):
+        from .judge.imported import judge_imported
+
+        told += [incident.id for incident in judge_imported(store)]
+    return told
 
 
 def check_paths(paths: Sequence[Path], form: str | None = None, progress: Progress | None = None) -> dict[str, Any]:

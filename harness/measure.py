@@ -28,6 +28,7 @@ from harness.model import (
     AttnwatchError,
     Case,
     Exit,
+    InfrastructureError,
     InputError,
     Measurement,
     MeasureOptions,
@@ -74,9 +75,15 @@ def main(argv: Sequence[str] | None = None, progress: Progress | None = None) ->
 
 
 def _run(a: argparse.Namespace, progress: Progress | None) -> int:
+    if a.reuse is not None and a.shard is not None:
+        raise InputError("--reuse and --shard exclude each other: shards of one run must agree on its cases")
     whole = ordered(select(a.suite, a.backend, a.where))
     shard = sharding.parse(a.shard, whole) if a.shard is not None else None
-    cases = whole if shard is None else sharding.part(whole, shard, sharding.costs(a.shard_costs))
+    cases, costs = whole, sharding.costs(a.shard_costs)
+    if shard is not None:
+        cases = sharding.part(whole, shard, costs)
+        if costs.durations:
+            _note(sharding.outlook(whole, shard, costs))
     if a.list or a.dry_run:
         _show_cases(cases, as_json=a.json, summary=a.dry_run)
         return int(Exit.CLEAN)
@@ -104,6 +111,16 @@ def _run(a: argparse.Namespace, progress: Progress | None) -> int:
             )  # fmt: skip
             if shard is not None:
                 wanted = sharding.as_shard(wanted, shard, len(whole), a.run)
+            if a.reuse is not None:
+                known = _already_measured(a.reuse, wanted)
+                cases = [c for c in cases if c.key not in known]
+                _note(
+                    f"{wanted.planned - len(cases)} of {wanted.planned} cases are in {a.reuse} and not measured again"
+                )
+                wanted = replace(wanted, planned=len(cases))
+                if not cases:
+                    _report(a, out, wanted, SweepSummary(), 0)
+                    return int(Exit.CLEAN)
             state = _resume(out, wanted)
             run = state.run or wanted
             if state.run is not None:
@@ -122,6 +139,17 @@ def _run(a: argparse.Namespace, progress: Progress | None) -> int:
             )
     _report(a, out, run, summary, len(state.done))
     return INTERRUPTED if summary.interrupted else int(Exit.CLEAN)
+
+
+def _already_measured(url: str, wanted: Run) -> set[str]:
+    """Keys of cases whose results the store at ``url`` holds; InfrastructureError on images without a database."""
+    try:
+        from db.coverage import already_measured
+        from db.engine import open_store
+    except ImportError as error:
+        raise InfrastructureError(f"--reuse asks a store, and {error}; install attnwatch, or leave it away") from None
+    with open_store(url, create=False, read_only=True) as store:
+        return already_measured(store, wanted)
 
 
 def _refuse_endless(out: Path) -> None:

@@ -34,6 +34,7 @@ FLAGS = (
     Flag("--shard", "Only part I of N of the cases; the parts together are all of them.", "I/N"),
     Flag("--shard-costs", "A bundle of an earlier run: shards are balanced by the time its cases took.", "FILE"),
     Flag("--run", "What the shards of one run share; the id of the CI run where there is one.", "NAME"),
+    Flag("--reuse", "Leave out what the store there holds of these kernels in this environment.", "URL"),
     Flag("--isolate", "A fresh process for each case.", kind="switch"),
     Flag("--rel-width", "Half-width of the median's interval to stop at, such as 0.02.", "X", "positive"),
     Flag("--max-seconds", "Longest sampling of one metric.", "S", "positive"),

@@ -17,6 +17,8 @@ from .ingest import ingest_bundle
 from .locks import sweep_lock
 from .model import InputError
 from .night_sweep import Measured, NightlyOptions, NightPlan, Say, Show, measure_night, plan_night
+from .policy.watching import PolicyWatch
+from .retrying import WAITS
 from .rotation import Costs, longest_ago, overhead, within
 from .suites import find, load_suite
 from .sweep import resume_state
@@ -40,11 +42,13 @@ def nightly(options: NightlyOptions, show: Show, say: Say) -> dict[str, object]:
         measured = measure_night(plan, selected, deadline, show, say)
         say(f"storing {measured.bundle.name}")
         ingested = ingest_bundle(store, measured.bundle)
+        # A night takes hours: what people want told is what they say when it ends.
+        policy = PolicyWatch(options.policy, measured.notes.append).current()
         measured.notes += ingested.warnings
         judging = JudgePlan(
             device=options.device, repo=options.repo, kernels_root=str(measured.kernels.root),
             suite_given=options.suite, options=options.options, deadline=deadline, notes=tuple(measured.notes),
-            bundle=str(measured.bundle), policy=options.policy,
+            bundle=str(measured.bundle), policy=policy,
         )  # fmt: skip
         report = judge_night(store, measured.run_id, judging, show, say)
         written = write_reports(report, options.reports)
@@ -108,4 +112,5 @@ def _archive(path: Path) -> None:
     if target.exists():
         target = archive / f"{path.stem}-{time.time_ns()}{path.suffix}"
     shutil.move(path, target)
-    path.with_suffix(".lock").unlink(missing_ok=True)
+    for suffix in (".lock", WAITS):
+        path.with_suffix(suffix).unlink(missing_ok=True)

@@ -19,6 +19,7 @@ from .bundle import BundleWriter
 from .ingest import ingest_bundle
 from .model import Case, MeasureOptions, Reason, Run
 from .model.findings import NightReport
+from .policy import NO_POLICY, Policy
 from .revision import revision_of
 from .sweep import run_options, run_sweep
 from .variables import FAULTS
@@ -39,23 +40,27 @@ def replay(
     device: str = "cpu",
     good_nights: int = 1,
     options: MeasureOptions = OPTIONS,
+    policy: Policy = NO_POLICY,
     say: Say = lambda text: None,
 ) -> NightReport:
     """Measure ``cases`` on ``good_nights`` nights, then with ``fault`` (names, with commas between), and judge that.
 
     Bundles go to ``folder``, runs to ``store``. With an empty ``fault`` the last night is like the others, for the
-    check that nothing is flagged then. The report is the one that a nightly gives.
+    check that nothing is flagged then. ``policy`` says what is worth telling. The report is the one that a nightly
+    gives.
     """
     from .judge import JudgePlan, judge_night
 
     for night in range(good_nights):
-        with _variables(""):
+        with variables(""):
             say(f"night {night + 1} without the fault")
             _night(cases, store, folder / f"good-{night}.jsonl", device, options)
-    with _variables(fault):
+    with variables(fault):
         say(f"a night with {fault or 'nothing changed'}")
         run_id, root = _night(cases, store, folder / "faulty.jsonl", device, options)
-        plan = JudgePlan(device=device, repo=Path.cwd(), kernels_root=root, suite_given="replay", options=options)
+        plan = JudgePlan(
+            device=device, repo=Path.cwd(), kernels_root=root, suite_given="replay", options=options, policy=policy
+        )  # fmt: skip
         return judge_night(store, run_id, plan, lambda i, n, text: None, say)
 
 
@@ -75,7 +80,7 @@ def _night(cases: Sequence[Case], store: Store, bundle: Path, device: str, optio
 
 
 @contextmanager
-def _variables(fault: str) -> Iterator[None]:
+def variables(fault: str) -> Iterator[None]:
     """The process as it would be with the fault: workers inherit its variables."""
     before = os.environ.pop(FAULTS, None)
     if fault:

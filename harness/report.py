@@ -11,9 +11,12 @@ from typing import Any
 from .jsonout import dumps
 from .judge.confirm import MACHINE_MOVED
 from .model import TriageState
-from .model.findings import CoverageAlarm, Finding, Incident, NightReport
+from .model.findings import CoverageAlarm, Finding, Incident, Latency, NightReport
+from .model.metrics import STATIC
+from .static.bundle import SUITES
 
 _ROWS = 12
+_LATENCY_ROWS = 100
 
 
 def write_reports(report: NightReport, folder: Path) -> list[str]:
@@ -134,7 +137,43 @@ def markdown(report: NightReport) -> str:
         out += [f"- {_escape(f.case.backend)} {_escape(f.case.workload.label)}: {_escape(f.how)}" for f in dismissed]
     if report.notes:
         out += ["", "## Notes", "", *(f"- {_escape(n)}" for n in report.notes)]
+    out += _latencies(report)
     return "\n".join(out) + "\n"
+
+
+def _latencies(report: NightReport) -> list[str]:
+    """A table of what was measured: a row for each workload, a column for each backend, the quickest in bold."""
+    if not report.latencies:
+        return []
+    backends = list(dict.fromkeys(x.backend for x in report.latencies))
+    rows: dict[str, dict[str, Latency]] = {}
+    for x in report.latencies:
+        rows.setdefault(x.workload, {})[x.backend] = x
+    out = [
+        "",
+        "## What was measured",
+        "",
+        "Median latency in milliseconds with half the width of its 95 % interval.",
+        "",
+    ]
+    out += ["| workload | " + " | ".join(_escape(b) for b in backends) + " |", "|---" * (len(backends) + 1) + "|"]
+    for workload, held in list(rows.items())[:_LATENCY_ROWS]:
+        best = min(x.value for x in held.values())
+        cells = [_milliseconds(held[b], best) if b in held else "" for b in backends]
+        out.append(f"| {_escape(workload)} | " + " | ".join(cells) + " |")
+    if len(rows) > _LATENCY_ROWS:
+        out += [
+            "",
+            f"... and {len(rows) - _LATENCY_ROWS} more: `attnwatch dashboard` or `attnwatch export --format csv`",
+        ]
+    return out
+
+
+def _milliseconds(x: Latency, best: float) -> str:
+    text = f"{x.value * 1e3:.4g}"
+    if x.low is not None and x.high is not None and x.value > 0:
+        text += f" ± {(x.high - x.low) / 2 / x.value:.0%}"
+    return f"**{text}**" if x.value == best else text
 
 
 def reproduce(incident: Incident, report: NightReport) -> str:
@@ -143,6 +182,9 @@ def reproduce(incident: Incident, report: NightReport) -> str:
     terms = [f"{k} == {v!r}" for k, v in worst.columns.items() if k != "operation"]
     where = shlex.quote(" and ".join(terms))
     base, head = incident.base_commit, incident.head_commit
+    if report.suite in SUITES.values():
+        sides = f" --base {base[:12]} --head {head[:12]}" if base and head and base != head else ""
+        return f"attnwatch static{sides} --where {where}"
     if base and head and base != head:
         command = f"attnwatch compare --base {base[:12]} --head {head[:12]}"
     else:
@@ -209,12 +251,16 @@ def _noisier(f: Finding) -> str:
 
 def _finding(f: Finding) -> str:
     shape = f"{f.case.backend} {f.case.workload.label}"
+    if f.metric in STATIC and f.ratio is not None:
+        return f"{_ratio(f)} {f.metric}  {shape} ({f.how})"
     if f.kind == "status":
         return f"{f.base_status} -> {f.head_status}  {shape} ({f.how})"
     return f"{_ratio(f)} {_interval(f)}  {shape} ({f.how})"
 
 
 def _ratio(f: Finding) -> str:
+    if f.ratio is None and f.level is not None and f.value is not None:
+        return f"{f.level:g} -> {f.value:g} {f.metric}"
     return f"{f.ratio:.3f}x" if f.ratio is not None else f"{f.base_status} -> {f.head_status}"
 
 

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from harness.balance import balanced
 from harness.bundle_lines import lines, record_at
 from harness.model import Case, InputError, Run, content_key
 from harness.model.terms import SHARD
-from harness.rotation import Costs
+from harness.rotation import Costs, grouped
 
 _FORM = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 #: Where CI systems say which run of theirs this is.
@@ -65,27 +66,30 @@ def costs(path: str | None) -> Costs:
 
 
 def part(cases: Sequence[Case], shard: Shard, known: Costs) -> list[Case]:
-    """The cases of one shard, in their order; the same for everyone who gives the same cases and costs.
+    """The cases of one shard, in their order; the same for everyone who gives the same cases and costs."""
+    mine = {case.key for group in _spread(cases, shard.count, known)[shard.index - 1] for case in group}
+    return [case for case in cases if case.key in mine]
+
+
+def outlook(cases: Sequence[Case], shard: Shard, known: Costs) -> str:
+    """What the shards are thought to take, in a few words."""
+    seconds = [sum(known.of(case) for group in held for case in group) for held in _spread(cases, shard.count, known)]
+    mean = sum(seconds) / len(seconds)
+    told = f"shard {shard} is thought to take {seconds[shard.index - 1]:.0f} s"
+    more = max(seconds) / mean - 1 if mean else 0.0
+    return f"{told}, the longest of {shard.count} {max(seconds):.0f} s, {more:+.1%} against the mean"
+
+
+def _spread(cases: Sequence[Case], count: int, known: Costs) -> list[list[list[Case]]]:
+    """Groups of cases per shard, balanced by what they cost.
 
     Cases of one workload stay together where there are enough workloads, since they share the oracle's result and are
-    compared with each other. The longest go first, each to the shard that has least so far.
+    compared with each other.
     """
-    groups: dict[tuple[str, str], list[Case]] = {}
-    for case in cases:
-        groups.setdefault((case.workload.operation, case.workload.label), []).append(case)
-    whole = list(groups.values()) if len(groups) >= shard.count else [[case] for case in cases]
-    weights = [sum(map(known.of, group)) for group in whole]
-    load = [0.0] * shard.count
-    held = [0] * shard.count
-    mine: set[str] = set()
-    for i in sorted(range(len(whole)), key=lambda i: (-weights[i], i)):
-        # An empty shard comes before all others, whatever the costs say: each has something to do.
-        at = min(range(shard.count), key=lambda k: (held[k] > 0, load[k], k))
-        load[at] += weights[i]
-        held[at] += 1
-        if at == shard.index - 1:
-            mine.update(case.key for case in whole[i])
-    return [case for case in cases if case.key in mine]
+    groups = grouped(cases)
+    whole = groups if len(groups) >= count else [[case] for case in cases]
+    parts = balanced([sum(map(known.of, group)) for group in whole], count)
+    return [[whole[i] for i in held] for held in parts]
 
 
 def as_shard(run: Run, shard: Shard, planned: int, name: str | None, environ: Mapping[str, str] = os.environ) -> Run:

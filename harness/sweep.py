@@ -24,6 +24,7 @@ from harness.model import (
     Scalar,
     Status,
 )
+from harness.retrying import Backoff
 from harness.rotation import grouped
 from harness.worker import WorkerClient
 
@@ -170,6 +171,7 @@ class _Sweep:
     tell: Callable[[SweepEvent], None]
     total: int
     measurements: list[Measurement] = field(default_factory=list)
+    backoff: Backoff = field(default_factory=Backoff)
     started: float = field(default_factory=time.monotonic)
 
     def measure(self, index: int, case: Case, earlier: Tried | None) -> None:
@@ -179,7 +181,9 @@ class _Sweep:
         m = self._attempt(case, attempt)
         if m.status in RETRIED and not (earlier and earlier.failures):
             self.tell(self._event("retry", index, case, m))
-            m = self._attempt(case, attempt + 1)
+            time.sleep(self.backoff.before(m.status))
+            first, m = m.status, self._attempt(case, attempt + 1)
+            self.backoff.after(first, m.status)
         self.measurements.append(m)
         self.tell(self._event("case", index, case, m))
 

@@ -13,8 +13,15 @@ Scalar = bool | int | float | str | None
 Problem = Mapping[str, Scalar]
 
 #: The operations.
-OPERATIONS = ("attention", "varlen_attention", "paged_attention", "kv_cache", "layer_norm", "softmax", "gemm")
+OPERATIONS = (
+    "attention", "varlen_attention", "paged_attention", "kv_cache", "layer_norm", "softmax", "gemm",
+    "kv_gradients", "token_mask", "kv_pruning",
+    "model_step", "rope", "stream", "shared_stride",
+    "serving", "compiled_batches", "block_pool",
+)  # fmt: skip
 DTYPES = ("float32", "float16", "bfloat16")
+#: What keys and values may be stored in beside these.
+STORED = ("float8_e4m3fn", "float8_e5m2")
 ALIGNMENTS = ("bottom_right", "top_left")
 MASKS = ("bool", "additive")
 
@@ -53,7 +60,9 @@ class Support:
     """What a backend does on one kind of device. Every field is data; nothing here looks at the machine.
 
     ``alignments`` matters only where causal and q_len != kv_len. ``masked_rows``: queries that see no key
-    come out as 0. ``page_size_multiple``: page sizes must be a multiple of it. ``also`` holds what does not
+    come out as 0. ``kv_dtypes``: what keys and values may be stored in beside the dtype of the queries (forward only);
+    ``head_dim_v``: values may have another head size. ``page_size_multiple``: page sizes must be a multiple of it.
+    ``also`` holds what does not
     fit a field: a function of the problem that gives the reason, or None.
     """
 
@@ -70,6 +79,8 @@ class Support:
     softcap: bool = False
     page_size_multiple: int = 1
     max_page_size: int | None = None
+    kv_dtypes: tuple[str, ...] = ()
+    head_dim_v: bool = False
     also: Callable[[Problem], str | None] | None = None
 
     def unsupported(self, problem: Problem) -> str | None:
@@ -97,6 +108,18 @@ class Support:
             yield f"head_dim {head_dim} is above {self.max_head_dim}"
         if head_dim is not None and head_dim % self.head_dim_multiple:
             yield f"head_dim {head_dim} is not a multiple of {self.head_dim_multiple}"
+        head_v = _int(p, "head_dim_v")
+        if head_v is not None and head_v != head_dim:
+            if not self.head_dim_v:
+                yield f"head_dim_v {head_v} is not head_dim {head_dim}: values of another size are not declared"
+            elif (self.max_head_dim is not None and head_v > self.max_head_dim) or head_v % self.head_dim_multiple:
+                yield f"head_dim_v {head_v} is above {self.max_head_dim} or no multiple of {self.head_dim_multiple}"
+        stored = p.get("kv_dtype")
+        if stored is not None and stored != p.get("dtype", self.dtypes[0]):
+            if stored not in self.kv_dtypes:
+                yield f"kv_dtype {stored}: keys and values are of the dtype of the queries"
+            elif p.get("direction") == "bwd":
+                yield f"kv_dtype {stored}: forward only"
         if not self.gqa and p.get("heads_q") != p.get("heads_kv"):
             yield f"heads_q {p.get('heads_q')} != heads_kv {p.get('heads_kv')}: no grouped-query attention"
 
@@ -139,7 +162,10 @@ class Capabilities:
 
 #: For backends that declare nothing: all is tried, and the correctness gate judges.
 UNDECLARED = Capabilities(
-    {d: Support(masks=MASKS, window=True, softcap=True) for d in ("cpu", "cuda")},
+    {
+        d: Support(masks=MASKS, window=True, softcap=True, kv_dtypes=(*DTYPES, *STORED), head_dim_v=True)
+        for d in ("cpu", "cuda")
+    },
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from .backend import ALIGNMENTS, Problem, Unavailable, Unsupported
+from .backend import ALIGNMENTS, STORED, Problem, Unavailable, Unsupported
 from .registry import get
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def check_attention(
     import torch
 
     _dims(4, q=q, k=k, v=v)
-    if k.shape != v.shape:
-        raise ValueError(f"k is {_shape(k)} and v {_shape(v)}; they must be equal")
+    if k.shape[:-1] != v.shape[:-1]:
+        raise ValueError(f"k is {_shape(k)} and v {_shape(v)}; they must be equal but for the head size")
     if q.shape[0] != k.shape[0]:
         raise ValueError(f"batch of q is {q.shape[0]} and of k {k.shape[0]}")
     if q.shape[3] != k.shape[3]:
@@ -62,7 +62,7 @@ def check_attention(
         )
         if wrong:
             raise ValueError(f"mask is {_shape(mask)} and does not broadcast to {full} from 2 or 4 dimensions")
-    problem = _problem(q, q.shape[1], k.shape[1])
+    problem = _problem(q, k, v, k.shape[1])
     return problem | {
         "batch": q.shape[0],
         "q_len": q.shape[2],
@@ -85,8 +85,8 @@ def check_varlen(
 ) -> dict[str, Any]:
     """Problem of a call with sequences end to end. Reads the lengths on the host."""
     _dims(3, q=q, k=k, v=v)
-    if k.shape != v.shape:
-        raise ValueError(f"k is {_shape(k)} and v {_shape(v)}; they must be equal")
+    if k.shape[:-1] != v.shape[:-1]:
+        raise ValueError(f"k is {_shape(k)} and v {_shape(v)}; they must be equal but for the head size")
     if q.shape[2] != k.shape[2]:
         raise ValueError(f"head_dim of q is {q.shape[2]} and of k {k.shape[2]}")
     _heads(q.shape[1], k.shape[1])
@@ -96,7 +96,7 @@ def check_varlen(
     kv_lens = _cumulative("cu_seqlens_k", cu_seqlens_k, k.shape[0], max_seqlen_k, q)
     if len(q_lens) != len(kv_lens):
         raise ValueError(f"cu_seqlens_q has {len(q_lens)} sequences and cu_seqlens_k {len(kv_lens)}")
-    return _problem(q, q.shape[1], k.shape[1]) | _ragged(q_lens, kv_lens) | {"direction": _direction(q, k, v)}
+    return _problem(q, k, v, k.shape[1]) | _ragged(q_lens, kv_lens) | {"direction": _direction(q, k, v)}
 
 
 def check_paged(
@@ -113,8 +113,10 @@ def check_paged(
     """Problem of a call over a paged cache. Reads lengths and the used part of the block table on the host."""
     _dims(3, q=q)
     _dims(4, k_cache=k_cache, v_cache=v_cache)
-    if k_cache.shape != v_cache.shape:
-        raise ValueError(f"k_cache is {_shape(k_cache)} and v_cache {_shape(v_cache)}; they must be equal")
+    if k_cache.shape[:-1] != v_cache.shape[:-1]:
+        raise ValueError(
+            f"k_cache is {_shape(k_cache)} and v_cache {_shape(v_cache)}; they must be equal but for the head size"
+        )
     num_blocks, page_size, heads_kv, head_dim = k_cache.shape
     if q.shape[2] != head_dim:
         raise ValueError(f"head_dim of q is {q.shape[2]} and of k_cache {head_dim}")
@@ -138,14 +140,20 @@ def check_paged(
         if any(not 0 <= block < num_blocks for block in used):
             raise ValueError(f"block_table[{n}] names a block outside 0..{num_blocks - 1}")
     return (
-        _problem(q, q.shape[1], heads_kv)
+        _problem(q, k_cache, v_cache, heads_kv)
         | _ragged(q_lens, sizes)
         | {"page_size": page_size, "direction": _direction(q, k_cache, v_cache)}
     )
 
 
-def _problem(q: Tensor, heads_q: int, heads_kv: int) -> dict[str, Any]:
-    return {"heads_q": heads_q, "heads_kv": heads_kv, "head_dim": q.shape[-1], "dtype": _dtype(q)}
+def _problem(q: Tensor, k: Tensor, v: Tensor, heads_kv: int) -> dict[str, Any]:
+    problem = {"heads_q": q.shape[1], "heads_kv": heads_kv, "head_dim": q.shape[-1], "dtype": _dtype(q)}
+    # Only what is out of the ordinary is named, as in workloads.
+    if v.shape[-1] != q.shape[-1]:
+        problem["head_dim_v"] = v.shape[-1]
+    if k.dtype != q.dtype:
+        problem["kv_dtype"] = _dtype(k)
+    return problem
 
 
 def _ragged(q_lens: list[int], kv_lens: list[int]) -> dict[str, Any]:
@@ -178,8 +186,12 @@ def _heads(heads_q: int, heads_kv: int) -> None:
 def _same(q: Tensor, **others: Tensor) -> None:
     if not q.is_floating_point():
         raise ValueError(f"q must be floating, not {_dtype(q)}")
+    first, kept = next(iter(others.items()))
     for name, tensor in others.items():
-        if tensor.dtype != q.dtype:
+        # Keys and values are alike, and of the dtype of q or of one that they may be stored in.
+        if tensor.dtype != kept.dtype:
+            raise ValueError(f"{name} is {_dtype(tensor)} and {first} {_dtype(kept)}")
+        if tensor.dtype != q.dtype and _dtype(tensor) not in STORED:
             raise ValueError(f"{name} is {_dtype(tensor)} and q {_dtype(q)}")
         if tensor.device != q.device:
             raise ValueError(f"{name} is on {tensor.device} and q on {q.device}")

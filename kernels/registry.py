@@ -70,6 +70,16 @@ DECLARED = (
     "kernels.layer_norm",
     "kernels.softmax",
     "kernels.gemm",
+    "kernels.model_step",
+    "kernels.rope",
+    "kernels.stream",
+    "kernels.shared_stride",
+    "kernels.kv_gradients",
+    "kernels.token_mask",
+    "kernels.kv_pruning",
+    "kernels.serving",
+    "kernels.compiled_batches",
+    "kernels.block_pool",
 )
 
 #: operation -> "module:function" of the readable oracle that runs on a CPU.
@@ -81,6 +91,16 @@ ORACLES: dict[str, str] = {
     "layer_norm": "kernels.layer_norm.reference:layer_norm",
     "softmax": "kernels.softmax.reference:softmax",
     "gemm": "kernels.gemm.reference:gemm",
+    "model_step": "kernels.model_step.reference:model_step",
+    "rope": "kernels.rope.reference:rope",
+    "stream": "kernels.stream.reference:stream",
+    "shared_stride": "kernels.shared_stride.reference:shared_stride",
+    "kv_gradients": "kernels.kv_gradients.reference:kv_gradients",
+    "token_mask": "kernels.token_mask.reference:token_mask",
+    "kv_pruning": "kernels.kv_pruning.reference:kv_pruning",
+    "serving": "kernels.serving.reference:serving",
+    "compiled_batches": "kernels.compiled_batches.reference:compiled_batches",
+    "block_pool": "kernels.block_pool.reference:block_pool",
 }
 
 

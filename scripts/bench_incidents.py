@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
 import statistics
 import sys
 import tempfile
@@ -18,30 +17,30 @@ from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 
-from harness.catalogue import banks, fragmentation, kv_memory, numerics, recompiles, replays, serving
+from harness.catalogue import (
+    banks,
+    kv_memory,
+    numerics,
+    replays,
+    step_replays,
+)
 from harness.catalogue.cache import Version, key_of, reported_key
 from harness.measuring import Bench
-from harness.model import Case, MeasureOptions, Workload
+from harness.model import Case, Workload
 from harness.model.suite import grid, ragged
-from kernels.faults import FAULTS, serving_step
+from kernels.faults import FAULTS
 from kernels.layer_norm import reference as norm_reference
 from kernels.layer_norm import variants
 from kernels.softmax import blocks
 from kernels.softmax import reference as softmax_reference
+from scripts import incidents_a4_a8, incidents_b1_b8, incidents_b9_b15
+from scripts.incidents_a4_a8 import OPTIONS, measured
 
 GB = 1e9
-OPTIONS = MeasureOptions(rel_width=0.05, max_seconds=0.5, hot=False)
-
-
-def measured(bench: Bench, workload: Workload, backend: str) -> dict[str, float]:
-    """Metrics of one case; ``RuntimeError`` where it failed."""
-    got = bench.measure(Case("incidents", workload, backend), OPTIONS)
-    if "latency_s" not in got.metrics:
-        raise RuntimeError(f"{backend} {workload.label}: {got.status.value} {got.detail}")
-    return {name: value.value for name, value in got.metrics.items()}
 
 
 def a1(bench: Bench) -> str:
@@ -76,19 +75,6 @@ def a3(bench: Bench) -> str:
     return f"sound kernel t(1025)/t(1024) = {times[1025] / times[1024]:.2f}; every backend gated on the boundary grid"
 
 
-def a4(_: Bench) -> str:
-    found = serving.attribute(
-        serving_step.step_with, serving_step.FAULTS, serving.Traffic(80, 200.0, 0), clock=time.process_time
-    )
-    none, all_three = found.p99[frozenset()], found.p99[frozenset(serving_step.FAULTS)]
-    shares = ", ".join(f"{k} {v * 1e3:+.2f}" for k, v in sorted(found.mean_shares.items()))
-    alone = ", ".join(f"{k} {found.p99[frozenset([k])].value * 1e3:.2f}" for k in serving_step.FAULTS)
-    return (
-        f"P99 {none.value * 1e3:.2f} [{none.low * 1e3:.2f}, {none.high * 1e3:.2f}] -> {all_three.value * 1e3:.2f} "
-        f"[{all_three.low * 1e3:.2f}, {all_three.high * 1e3:.2f}] ms; alone: {alone}; Shapley (ms): {shares}"
-    )
-
-
 def a5(bench: Bench) -> str:
     per_token = kv_memory.bytes_per_token(layers=32, kv_heads=32, head_dim=128, itemsize=2, batch=12)
     model = "/".join(f"{per_token * n / GB:.2f}" for n in (128, 512, 2048))
@@ -105,32 +91,6 @@ def a5(bench: Bench) -> str:
     return f"7B fp16 batch 12: {model} GB; measured beside model, full/16x capacity/paged: {', '.join(gaps)}"
 
 
-def a6(_: Bench) -> str:
-    layer = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU())
-
-    def function(x: torch.Tensor) -> torch.Tensor:
-        return layer(x).softmax(-1)  # type: ignore[no-any-return]
-
-    rng = random.Random(0)
-    mixes = {
-        "fixed": [16] * 200,
-        "1/8/16/32": [rng.choice([1, 8, 16, 32]) for _ in range(200)],
-        "1..64": [rng.randint(1, 64) for _ in range(200)],
-    }
-    parts = []
-    for name, batches in mixes.items():
-        rates = [recompiles.reuse(function, _rows, batches, dynamic=d).hit_rate for d in (False, None, True)]
-        parts.append(f"{name} {'/'.join(f'{r:.1%}' for r in rates)}")
-    for name, bucket in (("powers of two", recompiles.power_of_two), ("multiples of 8", recompiles.multiple_of(8))):
-        got = recompiles.reuse(function, _rows, mixes["1..64"], dynamic=False, bucket=bucket)
-        parts.append(f"{name}: {got.hit_rate:.1%} at {got.padding:+.0%} rows")
-    return "dynamic=False/None/True: " + "; ".join(parts)
-
-
-def _rows(n: int) -> torch.Tensor:
-    return torch.randn(n, 64)
-
-
 def a7(bench: Bench) -> str:
     found = {}
     for page in (16, 64, 128, 256):
@@ -143,14 +103,6 @@ def a7(bench: Bench) -> str:
         f"contiguous {flat['latency_s'] * 1e3:.1f} ms, pages 16/64/128/256 {pages} ms; "
         f"K/V of 7B at 32K x 4: {real:.1f} GB"
     )
-
-
-def a8(_: Bench) -> str:
-    parts = []
-    for policy in ("first_fit", "best_fit", "paged"):
-        h = fragmentation.run(fragmentation.trace(3000, seed=0, load=0.42), 1000, policy)  # type: ignore[arg-type]
-        parts.append(f"{policy}: flagged {h.flagged():.0%} of the time, {h.fragmented} refused with blocks enough")
-    return "; ".join(parts)
 
 
 def a9(_: Bench) -> str:
@@ -293,11 +245,11 @@ ROWS: dict[str, tuple[str, Callable[[Bench], str]]] = {
     "A1": ("16x work; P99 +142 %", a1),
     "A2": ("eps 1e-3 cuts NaN by 99.7 %; P99 +68 %", a2),
     "A3": ("P99 +20 %", a3),
-    "A4": ("127 -> 419 ms = 142 + 68 + 20 %", a4),
+    "A4": incidents_a4_a8.ROWS["A4"],
     "A5": ("0.8/3.2/12.8 GB", a5),
-    "A6": ("hit rate 97.3 % -> 11.8 %", a6),
+    "A6": incidents_a4_a8.ROWS["A6"],
     "A7": ("18.7 -> 9.2 ms; 12.4 -> 6.1 GB", a7),
-    "A8": ("std/mean > 1.8 or largest < 12 %", a8),
+    "A8": incidents_a4_a8.ROWS["A8"],
     "A9": ("version + entity + sorted params", a9),
     "A10": ("mean O(H eps), variance O(H^2 eps)", a10),
     "A11": ("[2, inf] -> [0, nan]", a11),
@@ -307,7 +259,11 @@ ROWS: dict[str, tuple[str, Callable[[Bench], str]]] = {
     "A15": ("62.1 vs 21.4 TFLOP/s", a15),
     "A16": ("SDPA advised for latency", a16),
     "A17": ("exact, no S x S", a17),
+    **incidents_b1_b8.ROWS,
+    **incidents_b9_b15.ROWS,
 }
+
+REPLAYS = (*replays.REPLAYS, *incidents_a4_a8.REPLAYS, *incidents_b1_b8.REPLAYS, *step_replays.REPLAYS)
 
 
 def main() -> int:
@@ -325,7 +281,7 @@ def main() -> int:
         start = time.monotonic()
         ours = figure(bench)
         flagged, exact = [], []
-        for one in replays.REPLAYS if not given.no_replays else ():
+        for one in REPLAYS if not given.no_replays else ():
             if one.row == row:
                 fault = FAULTS[one.fault]
                 got = replays.run(one, fault.backend, fault.trigger)
@@ -334,10 +290,23 @@ def main() -> int:
                 wrong += not (got.flagged and got.exact)
                 effect = "" if got.median_effect is None else f" ({got.median_effect:.1f}x)"
                 ours += f"; replay {one.fault}{effect}: {' + '.join(got.said) or 'nothing said'}"
+        if row in incidents_b9_b15.CHECKS and not given.no_replays:
+            hit, right, said = incidents_b9_b15.CHECKS[row]()
+            flagged.append(hit)
+            exact.append(right)
+            wrong += not (hit and right)
+            ours += f"; {said}"
         marks = ["/".join("yes" if x else "NO" for x in xs) or "-" for xs in (flagged, exact)]
         print(f"| {row} | {reported} | {ours} | {marks[0]} | {marks[1]} | {time.monotonic() - start:.0f} |", flush=True)
     if not given.no_replays and not only:
-        for one in (replays.REPLAYS[0], replays.REPLAYS[1], replays.REPLAYS[-1]):
+        for one in (
+            replays.REPLAYS[0],
+            replays.REPLAYS[1],
+            replays.REPLAYS[-1],
+            *incidents_a4_a8.REPLAYS[1:],
+            *step_replays.REPLAYS,
+            incidents_b1_b8.REPLAYS[-1],
+        ):
             found = replays.flagged_without_fault(one)
             wrong += len(found)
             print(f"A/A on the cases of {one.fault}: {len(found)} flagged {found or ''}", flush=True)

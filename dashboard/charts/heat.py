@@ -1,4 +1,4 @@
-"""Heat maps: head over base across two parameters, and plain surfaces."""
+"""Heat maps: head over base across two parameters, plain surfaces, and what was tried again."""
 
 from __future__ import annotations
 
@@ -101,6 +101,36 @@ def surface(rows: Rows, x: str, y: str, value: str, facet: str | None, *, log: b
     return base.facet(facet=alt.Facet("facet:N", title=facet, sort=order), columns=columns).resolve_axis(
         x="independent", y="independent"
     )
+
+
+def retries(rows: Rows) -> Any:
+    """Share of cases tried more than once, one column per run and one row per benchmark and backend.
+
+    Rows hold ``run name share mark cases retried recovered why``, oldest run first. Where none was tried twice: grey.
+    Where the run tried nothing: no cell. ``mark`` says whether all of them recovered, with the colour and not by it.
+    """
+    runs = list(dict.fromkeys(r["run"] for r in rows))
+    most = max([r["share"] for r in rows if r["retried"]], default=1.0)
+    base = alt.Chart(data(rows)).encode(
+        x=alt.X("run:O", title="start of run (UTC)", sort=runs,
+                axis=alt.Axis(labelAngle=-45, labelOverlap="greedy", grid=False)),
+        y=alt.Y("name:N", title="benchmark / backend", axis=alt.Axis(labelLimit=420, grid=False)),
+        tooltip=[
+            alt.Tooltip("run:N"), alt.Tooltip("name:N", title="benchmark / backend"),
+            alt.Tooltip("retried:Q", title="tried again (cases)"), alt.Tooltip("cases:Q", title="of (cases)"),
+            alt.Tooltip("recovered:Q", title="recovered (cases)"), alt.Tooltip("why:N", title="earlier attempts"),
+        ],
+    )  # fmt: skip
+    colour = alt.Color(
+        "share:Q",
+        title="tried again / cases",
+        legend=alt.Legend(format=".2~%", values=[0, most], gradientLength=80),
+        scale=alt.Scale(domain=[0, most], range=[EVEN, WORSE], nice=False),
+    )
+    once = base.transform_filter("datum.retried == 0").mark_rect(color=QUIET, opacity=0.18)
+    twice = base.transform_filter("datum.retried > 0").mark_rect().encode(color=colour)
+    words = base.transform_filter("datum.retried > 0").mark_text(fontSize=11, color="#101010").encode(text="mark:N")
+    return alt.layer(once, twice, words).properties(width=alt.Step(22 if len(runs) <= 48 else 14), height=alt.Step(24))
 
 
 def _as_text(rows: Rows) -> tuple[Rows, list[list[str]]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import data, facts, shell, triage
+from dashboard import data, facts, shell, trail, triage
 from dashboard.charts import heat
 from dashboard.labels import short_names
 from dashboard.series_rows import flags, rows_of, upgrades
@@ -43,7 +43,7 @@ def page(mark: str) -> None:
     benchmarks = tuple(sorted({r.case.benchmark for r in detail.regressions}))
     pairs = data.pairs(mark, measured, base_id or head_id, head_id, benchmarks) if head_id else []
     _head(detail, base, head)
-    tabs = st.tabs(["Map", "Series", "Combinations", "What changed", "Evidence", "Triage"])
+    tabs = st.tabs(["Map", "Series", "Combinations", "What changed", "Evidence", "Trail", "Triage"])
     with tabs[0]:
         _map(detail, pairs, trigger, measured)
     with tabs[1]:
@@ -55,6 +55,8 @@ def page(mark: str) -> None:
     with tabs[4]:
         _evidence(mark, detail, pairs, trigger, base, head)
     with tabs[5]:
+        _trail(mark, detail, head)
+    with tabs[6]:
         left, right = st.columns([2, 3], gap="large")
         with left:
             triage.form(detail.incident)
@@ -86,8 +88,14 @@ def _head(detail: IncidentDetail, base: RunRow | None, head: RunRow | None) -> N
         st.markdown(f"### {plain(i.title)}")
     if i.trigger_text:
         st.code(i.trigger_text, language="python", wrap_lines=True)
+    elif trail.causes(i.evidence):
+        st.caption("No trigger was looked for: all of it came with a new compiler.")
     else:
         st.caption("No trigger: nothing separates the regressed combinations from the others better than chance.")
+    for cause in trail.causes(i.evidence):
+        st.markdown(f":material/build: **Came with a new compiler:** {plain(cause)}")
+    for growth in trail.growths(i.evidence):
+        st.markdown(f":material/trending_up: **Grows faster:** {plain(growth)}")
     cells = st.columns(5)
     told = effect(i.effect, i.effect_low, i.effect_high).partition(" (")
     cells[0].metric("Effect", told[0], help="median over the combinations, head over base, less one")
@@ -267,6 +275,27 @@ def _evidence(
     seen = [r.smallest_detectable for r in detail.regressions if r.smallest_detectable]
     if seen:
         st.caption(f"Changes under {statistics.median(seen):.1%} could not have been seen (median over combinations).")
+
+
+def _trail(mark: str, detail: IncidentDetail, head: RunRow | None) -> None:
+    """From the case that was measured to those who were told, and the command that follows it."""
+    known = data.runs(mark, detail.incident.machine)
+    near = [head, *known] if head is not None else known
+    rows = trail.measured(detail, near)
+    st.markdown("**Measured**")
+    if rows:
+        picked = st.dataframe(
+            rows, hide_index=True, width="stretch", on_select="rerun", selection_mode="single-row", key="trail",
+            column_config={"attempt": st.column_config.NumberColumn(help="2 where the case was tried again")},
+        )  # fmt: skip
+        chosen = picked["selection"]["rows"]
+        trace = rows[chosen[0] if chosen and chosen[0] < len(rows) else 0]["trace"]
+        st.code(f"attnwatch follow {trace}", language="sh")
+        st.caption("Its attempts, the incidents that hold it, and who decided what. Choose a row for another trace.")
+    else:
+        st.caption("No trace is recorded with this incident, so there is none to follow.")
+    for word, sentence in trail.steps(detail, head):
+        st.markdown(f"**{word}** {plain(sentence)}")
 
 
 def _moved(mark: str, base: RunRow | None, head: RunRow | None) -> dict[str, float]:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import streamlit as st
 
-from dashboard import data, shell
+from dashboard import data, numeric_facts, shell
 from dashboard.charts import points
 from dashboard.text import STATUS_WORDS, plain
-from harness.model import Status
+from harness.model import InputError, Status
 
 _WRONG = (Status.WRONG, Status.NON_FINITE)
 _LISTED = 200
+
+Reader = Callable[[str], tuple[str, list[dict[str, Any]]]]
+_REPORTS: tuple[tuple[str, str, Reader], ...] = (
+    ("The path of a NaN", numeric_facts.TRACE, numeric_facts.path),
+    ("Differences between snapshots", numeric_facts.DIFFERENCE, numeric_facts.difference),
+)
 
 
 @shell.framed
@@ -27,25 +34,19 @@ def page(mark: str) -> None:
     run = shell.run(mark, top[1], machine)
     with top[2]:
         benchmark = shell.option("Benchmark", "benchmark", list(data.benchmarks(mark, run)) if run else [])
-    rows = data.case_values(mark, run, ("max_abs_error",), benchmark) if run else []
-    tally = Counter((r.case.backend, r.status) for r in rows)
-    backends = sorted({r.case.backend for r in rows})
-    table = [
-        {
-            "backend": b, "gated and right": tally[b, Status.OK], "wrong": tally[b, Status.WRONG],
-            "NaN or infinity": tally[b, Status.NON_FINITE],
-            "largest error": max((r.values["max_abs_error"].value for r in rows
-                                  if r.case.backend == b and "max_abs_error" in r.values), default=None),
-        }
-        for b in backends
-    ]  # fmt: skip
+    rows = data.case_values(mark, run, ("max_abs_error", "max_rel_error"), benchmark) if run else []
+    table = numeric_facts.rates(rows)
     if not table:
         st.info("This run has no cases.")
     else:
         st.dataframe(
             table, hide_index=True, width="content",
-            column_config={"largest error": st.column_config.NumberColumn(format="%.2e")},
+            column_config={
+                name: st.column_config.NumberColumn(format="%.2e")
+                for name in ("largest error", "over the largest value")
+            },
         )  # fmt: skip
+        st.caption("Gated are cases whose result was compared with the oracle. Intervals are 95 %.")
     made = [
         {"backend": r.case.backend, "x": float(r.case.params.get("kv_len") or 0), "y": r.values["max_abs_error"].value,
          "label": r.case.label}
@@ -68,7 +69,28 @@ def page(mark: str) -> None:
         )  # fmt: skip
     elif rows:
         st.success(f"Nothing wrong and nothing that is not finite in this run of {plain(len(rows))} cases.")
-    shell.missing({
-        "The path of a NaN": "`attnwatch trace-nan` finds it on demand; runs keep none",
-        "Differences between snapshots": "`attnwatch diff-snapshots` makes and compares them; runs keep none",
-    })  # fmt: skip
+    needed = {
+        title: f"`{numeric_facts.COMMANDS[report]}` records it"
+        for title, report, read in _REPORTS
+        if not _recorded(title, report, read)
+    }
+    if needed:
+        shell.missing(needed)
+
+
+def _recorded(title: str, report: str, read: Reader) -> bool:
+    """Show a report; False where there is none."""
+    text = data.report(report)
+    if text is None:
+        return False
+    st.subheader(title)
+    try:
+        said, rows = read(text)
+    except InputError as error:
+        st.error(plain(error))
+        return True
+    st.markdown(plain(said))
+    if rows:
+        st.dataframe(rows, hide_index=True, width="stretch")
+    st.caption(f"From the report {report}, which belongs to no run.")
+    return True

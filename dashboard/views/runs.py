@@ -8,8 +8,8 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import data, shell
-from dashboard.charts import lines, points
+from dashboard import data, retry_facts, shell
+from dashboard.charts import heat, lines, points
 from dashboard.text import STATUS_WORDS, count, label, number, plain, short, when
 from db.queries import RunRow
 from harness.known_issues import found_in
@@ -17,6 +17,7 @@ from harness.model import Status
 
 _SHOWN = 60
 _CASES = 2000
+_PAIRS = 40
 _COLOURS = {
     "ok": "#009988", "unsupported": "#BBBBBB", "skipped": "#BBBBBB", "deselected": "#BBBBBB", "invalid": "#CCBB44",
     "wrong": "#CC3311", "non_finite": "#EE3377", "timed_out": "#EE7733", "out_of_memory": "#9A6FB0",
@@ -39,6 +40,7 @@ def page(mark: str) -> None:
     run_id = shell.run(mark, top[1], machine)
     known = data.runs(mark, machine)
     _health(mark, known[:_SHOWN])
+    _retries(mark, machine, known)
     run = data.run(mark, run_id) if run_id else None
     if run is not None:
         _one(mark, run)
@@ -95,6 +97,24 @@ def _health(mark: str, shown: list[RunRow]) -> None:
             st.caption("They never change, so where they move, the machine moved.")
         else:
             st.caption("These runs measured no controls.")
+
+
+def _retries(mark: str, machine: str, known: list[RunRow]) -> None:
+    st.subheader("Tried again")
+    runs = retry_facts.reach(known, _SHOWN)
+    cells = data.retries(mark, machine, runs)
+    span = "the newest run" if runs == 1 else f"the newest {runs} runs"
+    if not retry_facts.tally(cells)[1]:
+        st.caption(f"Nothing had to be tried again in {span}.")
+        return
+    rows, left_out = retry_facts.rows(cells, _PAIRS)
+    st.markdown(f"In {span}: {plain(retry_facts.told(cells))}")
+    shell.chart(heat.retries(rows), "Share of cases tried again, by benchmark and backend over runs")
+    rest = f" {count(left_out, 'more row')} with fewer retries not shown." if left_out else ""
+    st.caption(
+        "**✓**: all that were tried again recovered. **✕**: some did not. Grey: nothing was tried again. Rows without "
+        f"any are left out.{rest}"
+    )
 
 
 def _known_issues(packages: dict[str, str]) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from .traffic import quantile_ranks
+
 _Z = 1.959963984540054
 
 
@@ -67,7 +69,7 @@ def quantile(values: Sequence[float], q: float) -> Estimate:
     n = int(x.size)
     if not n:
         raise ValueError("no values")
-    low, high = int(stats.binom.ppf(0.025, n, q)), int(stats.binom.ppf(0.975, n, q)) + 1
+    low, high = quantile_ranks(n, q)
     return Estimate(
         float(np.quantile(x, q)),
         float(x[low - 1]) if low >= 1 else -math.inf,

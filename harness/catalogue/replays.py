@@ -12,14 +12,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from db.engine import open_store
-from harness.model import Case, MeasureOptions, Workload
+from harness.model import PRIMARY, Case, MeasureOptions, Workload
 from harness.model.expr import compile_expr
 from harness.model.findings import STATUS, Incident, NightReport
 from harness.model.suite import bare_grid, grid, ragged
+from harness.policy import NO_POLICY, Policy, Rule, Settings
 from harness.replay import OPTIONS, Say, replay
 
 #: For faults that show in the results, whose latency is beside the point.
 _BRIEF = replace(OPTIONS, max_seconds=0.05)
+
+
+#: For faults that show in what is counted: their time is not worth telling.
+COUNTED = Policy(rules=(Rule(Settings(minimum_effect=1e3), metric=(PRIMARY,)),))
 
 
 @dataclass(frozen=True)
@@ -49,16 +54,21 @@ class Outcome:
 
 
 def run(
-    one: Replay, backend: str, trigger: str, folder: Path | None = None, *, say: Say = lambda text: None
-) -> Outcome:
-    """Replay ``one`` in ``folder`` (a temporary one where None) and compare with ``trigger`` of ``backend``."""
+    one: Replay, backend: str, trigger: str, folder: Path | None = None, *, good_nights: int = 1,
+    say: Say = lambda text: None,
+) -> Outcome:  # fmt: skip
+    """Replay ``one`` in ``folder`` (a temporary one where None) and compare with ``trigger`` of ``backend``. With
+    ``good_nights`` 0 the nights that :func:`flagged_without_fault` left in the folder are those before the fault."""
     start = time.monotonic()
     cases = one.cases()
     with tempfile.TemporaryDirectory() as temporary:
         where = folder or Path(temporary)
         where.mkdir(parents=True, exist_ok=True)
         with open_store(where / "replay.db") as store:
-            report = replay(cases, one.fault, store, where, options=one.options, say=say)
+            report = replay(
+                cases, one.fault, store, where, good_nights=good_nights, options=one.options, policy=policy_of(one),
+                say=say,
+            )  # fmt: skip
     known = f"backend == {backend!r} and {trigger}"
     wanted = rows_where(cases, known)
     findings = [f for i in report.new_confirmed for f in i.findings]
@@ -75,12 +85,18 @@ def run(
     )
 
 
+def policy_of(one: Replay) -> Policy:
+    """What is told of a night: everything, or all but time where the fault shows elsewhere."""
+    return NO_POLICY if one.metric == PRIMARY else COUNTED
+
+
 def flagged_without_fault(one: Replay, folder: Path | None = None) -> list[str]:
     """What is flagged between two nights that are alike: titles of incidents, of which there should be none."""
     with tempfile.TemporaryDirectory() as temporary:
         where = folder or Path(temporary)
+        where.mkdir(parents=True, exist_ok=True)
         with open_store(where / "replay.db") as store:
-            report = replay(one.cases(), "", store, where, options=one.options)
+            report = replay(one.cases(), "", store, where, options=one.options, policy=policy_of(one))
     return [i.title for i in report.new_confirmed]
 
 

@@ -15,23 +15,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from .estimates import Estimate, quantile
+from .traffic import Traffic, drawn
 
 #: Decodes one token for requests with these numbers of valid keys.
 Step = Callable[[Sequence[int]], None]
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """``rate``: requests a second of simulated time. ``lengths`` are drawn alike; a share ``heavy`` of requests is
-    ``heavy_length`` tokens long instead. Each request asks for ``new_tokens``."""
-
-    requests: int
-    rate: float
-    seed: int
-    lengths: tuple[int, ...] = (64, 128, 256)
-    new_tokens: int = 16
-    heavy: float = 0.05
-    heavy_length: int = 900
 
 
 @dataclass
@@ -52,10 +39,7 @@ def serve(
 ) -> Served:
     """Run the loop until every request is done. ``clock`` times the steps: ``time.process_time`` leaves out what other
     processes take, where the kernels run in one thread."""
-    rng = np.random.default_rng(traffic.seed)
-    arrivals = np.cumsum(rng.exponential(1.0 / traffic.rate, traffic.requests))
-    lengths = rng.choice(np.asarray(traffic.lengths), traffic.requests)
-    lengths = np.where(rng.random(traffic.requests) < traffic.heavy, traffic.heavy_length, lengths)
+    arrivals, lengths = drawn(traffic)
     served, now, following = Served(), 0.0, 0
     active: list[list[int]] = []  # request, valid keys, tokens left
     while following < traffic.requests or active:

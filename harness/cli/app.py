@@ -10,14 +10,18 @@ from . import (
     backfilling,
     bisecting,
     commenting,
+    compiling,
     database,
     detecting,
     explaining,
+    fleet,
+    following,
     judging,
     measuring,
     night,
     notifying,
     numerics,
+    observing,
     people,
     policy,
     settling,
@@ -52,9 +56,11 @@ def _main(
 
 app.command()(night.nightly)
 app.command()(measuring.measure)
+app.command()(fleet.fleet)
 app.command()(store.ingest)
 app.command(name="import-check")(store.import_check)
 app.command()(judging.compare)
+app.command()(compiling.static)
 app.command()(backfilling.backfill)
 app.command()(commenting.comment)
 app.command()(notifying.notify)
@@ -65,7 +71,10 @@ app.command()(store.export)
 app.command()(night.dashboard)
 app.command()(people.triage)
 app.command()(settling.confirm)
+app.command()(following.follow)
 app.command(context_settings={"allow_extra_args": True})(bisecting.bisect)
+app.command()(observing.metrics)
+app.command()(observing.traces)
 app.command(name="trace-nan")(numerics.trace_nan)
 app.command(name="diff-snapshots")(numerics.diff_snapshots)
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.jsonout import print_json
+
+if TYPE_CHECKING:
+    from db.engine import Store
 
 __all__ = [
     "DbOption",
@@ -19,6 +24,7 @@ __all__ = [
     "note",
     "print_json",
     "seconds",
+    "store_given",
 ]
 
 DbOption = Annotated[
@@ -39,6 +45,21 @@ WhereOption = Annotated[
 DeviceOption = Annotated[
     str | None, typer.Option("--device", metavar="DEVICE", help="cpu or cuda:N; a GPU where there is one.")
 ]
+
+
+@contextlib.contextmanager
+def store_given(db: str | None) -> Iterator[Store | None]:
+    """The store that was named, for reading; None where none was, or where it is yet to be made."""
+    from db.engine import file_of, open_store
+
+    file = None if db is None else file_of(db)
+    if db is None or (file is not None and not file.exists()):
+        if db is not None:
+            note(f"there is no store at {file} yet, and nothing is known from it")
+        yield None
+        return
+    with open_store(db, create=False, read_only=True) as store:
+        yield store
 
 
 def seconds(text: str | None) -> float | None:

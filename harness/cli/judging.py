@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from harness.model.params import PARAMETERS
 from harness.model.terms import Exit, InputError
 
-from .common import DeviceOption, JsonOption, PolicyOption, SuiteOption, WhereOption, note, print_json, seconds
+from .common import (
+    DbOption,
+    DeviceOption,
+    JsonOption,
+    PolicyOption,
+    SuiteOption,
+    WhereOption,
+    note,
+    print_json,
+    seconds,
+    store_given,
+)
 from .explaining import counts_of
 
 Pairs = list[str] | None
@@ -39,12 +51,23 @@ def compare(
     ] = None,
     policy: PolicyOption = None,
     device: DeviceOption = None,
-    budget: Annotated[str | None, typer.Option("--budget", metavar="TIME")] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="TIME", help="Begin no case after it; the likeliest come first.")
+    ] = None,
+    affected: Annotated[
+        bool, typer.Option("--affected", help="Only cases that the change from --base to --head can touch.")
+    ] = False,
+    fleet: Annotated[
+        str | None, typer.Option("--fleet", metavar="ADDRESS", help="Spread over a Ray cluster; auto finds one.")
+    ] = None,
+    db: DbOption = None,
     json_out: JsonOption = False,
 ) -> None:
     """Interleaved A/B of two revisions, interpreters or environments, or of samples in a file.
 
-    Two interpreters begin with empty kernel caches, and the answer is go or no-go for head.
+    Two interpreters begin with empty kernel caches, and the answer is go or no-go for head. A budget begins with
+    boundary cases, then those that were unstable lately (in the store, where one is given), then those whose kernels
+    changed.
     """
     from harness.compare import adverse, cold_caches, compare_csv, compare_sides, sides
     from harness.detection.ab import ABOptions
@@ -61,7 +84,10 @@ def compare(
             _print_csv(report)
         raise typer.Exit(int(Exit.FINDING if adverse(report) else Exit.CLEAN))
 
+    from harness.affected import affected as touched_by
+    from harness.compare import nothing_touched
     from harness.device import refuse_foreign_processes, resolve_device
+    from harness.likely import Likely
     from harness.locks import sweep_lock
     from harness.model import MeasureOptions
     from harness.policy import find_policy
@@ -72,26 +98,64 @@ def compare(
 
     rules = find_policy(policy)
     own = None if relevant is not None else lambda case: rules.minimum_effect(case.columns)
-    chosen = resolve_device(device)
     cases = select(suite, backend or (), where)
+    budget_s = seconds(budget)
+    if affected and base is None:
+        raise InputError("--affected asks what changed between two revisions; give --base REF")
+    change = touched_by(Path.cwd(), base, head) if base is not None and (affected or budget_s is not None) else None
+    told: dict[str, Any] = {}
+    if affected and change is not None:
+        kept = [c for c in cases if change.touches(c)]
+        told = {"affected": change.told(), "unaffected": len(cases) - len(kept)}
+        if not kept:
+            _end_without(nothing_touched(base or "", head or "working tree", change) | told, len(cases), json_out)
+        cases = kept
+    chosen = resolve_device(device)
+    modules, variables = outside_modules({c.backend for c in cases}), (tuple(base_env or ()), tuple(head_env or ()))
     a, b = sides(
         Path.cwd(),
         chosen,
         refs=(base, head),
         pythons=(base_python, head_python),
-        variables=(base_env or (), head_env or ()),
-        modules=outside_modules({c.backend for c in cases}),
+        variables=variables,
+        modules=modules,
     )
-    refuse_foreign_processes(chosen)
+    likely = None
+    if budget_s is not None:
+        likely = Likely(_unstable(db), None if change is None or change.everything else change.touches)
     upgrade = base_python is not None or head_python is not None
+    if fleet is not None and upgrade:
+        raise InputError("--fleet compares revisions and variables; an interpreter is of one host")
     with contextlib.ExitStack() as held:
-        held.enter_context(sweep_lock(chosen, "attnwatch compare"))
-        shown = held.enter_context(bar())
-        pair = held.enter_context(cold_caches((a, b))) if upgrade else (a, b)
+        shown, run = held.enter_context(bar()), None
         show = None if shown is None else lambda i, n, case: shown.show(i, n, f"{case.backend} {case.workload.label}")
+        if fleet is not None:
+            from harness.fleet.crew import fleet as gathered
+            from harness.fleet.host import Sides
+            from harness.fleet.pairs import alike, run_pairs
+
+            devices = alike(held.enter_context(gathered(fleet, device, modules, note)), note)
+            both = Sides(str(Path.cwd()), (base, head), variables, modules)
+            run = partial(
+                run_pairs, devices, sides=both, options=MeasureOptions(), judge=judge, relevant=own, say=note,
+                progress=show,
+            )  # fmt: skip
+        else:
+            refuse_foreign_processes(chosen)
+            held.enter_context(sweep_lock(chosen, "attnwatch compare"))
+        pair = held.enter_context(cold_caches((a, b))) if upgrade else (a, b)
         report = compare_sides(
-            *pair, cases, MeasureOptions(), judge, budget_s=seconds(budget), progress=show, relevant=own
+            *pair,
+            cases,
+            MeasureOptions(),
+            judge,
+            budget_s=budget_s,
+            progress=show,
+            relevant=own,
+            likely=likely,
+            run=run,
         )
+    report |= told
     if json_out:
         print_json(report)
     else:
@@ -102,6 +166,22 @@ def compare(
         note("no case could be measured on both sides; nothing was compared")
         raise typer.Exit(int(Exit.INFRASTRUCTURE))
     raise typer.Exit(int(Exit.CLEAN))
+
+
+def _end_without(report: dict[str, Any], cases: int, json_out: bool) -> NoReturn:
+    """Nothing to measure is no failure."""
+    note(f"nothing is measured: {report['affected']['why']}; {cases} cases are not touched")
+    if json_out:
+        print_json(report)
+    raise typer.Exit(int(Exit.CLEAN))
+
+
+def _unstable(db: str | None) -> set[str]:
+    """Keys of the cases that were unstable lately, where there is a store that knows."""
+    from db.health import unstable_cases
+
+    with store_given(db) as store:
+        return set() if store is None else unstable_cases(store)
 
 
 def _refuse_beside_csv(context: typer.Context) -> None:
@@ -141,8 +221,11 @@ def _print_sides(report: dict[str, Any], upgrade: bool) -> None:
     quiet = len(report["cases"]) - len(told)
     if quiet:
         note(f"{quiet} cases cannot run on this device")
+    if report.get("unaffected"):
+        note(f"{report['unaffected']} cases were not measured: {report['affected']['why']}")
     if report["left_out"]:
-        note(f"{len(report['left_out'])} cases were left out when the budget ended")
+        kinds = ", ".join(f"{n} {kind}" for kind, n in report["left_out_kinds"].items())
+        note(f"{len(report['left_out'])} cases were left out when the budget ended ({kinds})")
 
 
 def _print_gate(gate: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from harness.measure_flags import FLAGS, argv
+from harness.model.suite import SUITES
 from harness.model.terms import Exit
 
 from .common import DeviceOption, JsonOption, note, print_json
@@ -53,10 +54,12 @@ def doctor(device: DeviceOption = None, json_out: JsonOption = False) -> None:
     with WorkerClient.connect(WorkerSpec(resolve_device(device))) as client:
         reports, environment = client.reports(), client.environment()
     issues = found_in(environment.packages)
+    needs = kv_needs(environment.machine.details)
     nothing = not any(r.usable for r in reports)
     if json_out:
         backends = [asdict(r) for r in reports]
-        print_json({"backends": backends, "environment": asdict(environment), "known_issues": issues})
+        told = {"backends": backends, "environment": asdict(environment), "known_issues": issues, "kv_memory": needs}
+        print_json(told)
         raise typer.Exit(int(Exit.INFRASTRUCTURE if nothing else Exit.CLEAN))
     machine = environment.machine
     print(f"{machine.device_kind}: {machine.device_model} (clocks: {machine.clock_policy})")
@@ -73,8 +76,30 @@ def doctor(device: DeviceOption = None, json_out: JsonOption = False) -> None:
             f"\nknown issue of {i['package']} {i['version']} ({i['provenance']}): {i['symptom']} where {i['predicate']}"
         )
         print(f"  {i['remedy']}")
+    for n in (n for n in needs if not n["fits"]):
+        need, there = (f"{n[name] / 1e9:.1f} GB" for name in ("kv_bytes", "memory_bytes"))
+        print(f"\nsuite {n['suite']} does not fit: keys and values of {n['case']} need {need}, there are {there}")
+        print("  the case will be out of memory here; leave it out with --where, or measure on a larger device")
     if nothing:
         raise typer.Exit(int(Exit.INFRASTRUCTURE))
+
+
+def kv_needs(details: Mapping[str, Any], suites: Sequence[str] = SUITES) -> list[dict[str, Any]]:
+    """Per suite the case whose keys and values need the most memory by the model, beside what the device has; nothing
+    where that is not known."""
+    from harness.catalogue.kv_memory import largest
+    from harness.suites import load_suite
+
+    memory = int(details.get("device_memory_bytes") or details.get("memory_bytes") or 0)
+    found = []
+    for suite in suites if memory else ():
+        if (most := largest(load_suite(suite))) is not None:
+            size, case = most
+            label = f"{case.benchmark} {case.workload.label}"
+            found.append(
+                {"suite": suite, "case": label, "kv_bytes": size, "memory_bytes": memory, "fits": size <= memory}
+            )
+    return found
 
 
 def workload_import(

@@ -36,7 +36,7 @@ def trace_nan(
     found = ask("nan", target, backward=backward, compiled=compiled, inject=inject)
     bad = bool(found["record"]) if compiled else not found["finite"]
     if json_out:
-        print_json(found)
+        print_json(found | {"target": target})
     elif compiled:
         _print_node(found)
     else:
@@ -113,7 +113,7 @@ def diff_snapshots(
         one, two = _recorded(a, a_python, folder / "a.jsonl"), _recorded(b, b_python, folder / "b.jsonl")
         found = first_difference(read(one), read(two), tolerance)
     if json_out:
-        print_json({"difference": None if found is None else asdict(found)})
+        print_json({"a": a, "b": b, "difference": None if found is None else asdict(found)})
     elif found is None:
         print("no node differs")
     else:

@@ -10,7 +10,7 @@ from harness.model.suite import SUITES
 
 _SIDE = ("base", "head")
 _NOT_SHAPE = ("backend", "operation", "benchmark")
-_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+COMMIT = re.compile(r"[0-9a-f]{7,64}")
 #: A revision that git and a shell both take for nothing else.
 _REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./^~-]{0,199}")
 _PAIR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
@@ -48,13 +48,21 @@ def compare_command(base: str, head: str, suite: str, *, trusted: bool = True) -
     return shlex.join(["attnwatch", "compare", *words, "--suite", suite])
 
 
+def static_command(base: str, head: str) -> str:
+    """``attnwatch static`` of two commits; empty where they are none."""
+    words = [_commit(side, text) for side, text in zip(_SIDE, (base, head), strict=True)]
+    if base == head or any(w is None for w in words):
+        return ""
+    return shlex.join(["attnwatch", "static", *(word for w in words for word in w or ())])
+
+
 def suite_option(suite: str) -> str:
     """What ``--suite`` takes for a stored suite: one that came from a file is not known by its name."""
     return suite if suite in SUITES else "full"
 
 
 def _commit(side: str, text: str) -> list[str] | None:
-    return [f"--{side}", text] if _COMMIT.fullmatch(text) else None
+    return [f"--{side}", text] if COMMIT.fullmatch(text) else None
 
 
 def _options(side: str, text: str) -> list[str] | None:

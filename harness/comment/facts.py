@@ -6,10 +6,11 @@ import enum
 from dataclasses import dataclass, field
 from typing import Literal
 
+from harness.model.metrics import STATIC as STATIC
+
 #: Metrics by what a person calls them. Everything else is named as it is.
 MEMORY = frozenset({"peak_memory_bytes", "output_bytes", "workspace_bytes"})
 LAUNCHES = frozenset({"operator_calls"})
-STATIC = frozenset({"registers", "spill_bytes", "stack_bytes", "shared_bytes", "occupancy", "instructions"})
 
 Kind = Literal["slower", "more", "status", "gone"]
 
@@ -29,9 +30,10 @@ class State(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Change:
-    """One case and metric between base and head; ``ratio`` is None where one side gave no number.
+    """One case and metric between base and head; ``ratio`` is None where one side gave no number, or 0.
 
-    ``terms`` is the expression that picks this case alone, empty where it cannot be written.
+    ``before`` and ``after`` are the values of an exact metric, where they are known. ``terms`` is the expression that
+    picks this case alone, empty where it cannot be written.
     """
 
     label: str
@@ -44,6 +46,8 @@ class Change:
     detail: str = ""
     lost_s: float = 0.0
     terms: str = ""
+    before: float | None = None
+    after: float | None = None
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,8 @@ class Group:
     """Adverse changes that share a trigger, or those of one kind for which none was found (``trigger`` None).
 
     ``inside`` combinations are in the trigger and ``hit`` of them changed; ``outside`` and ``hit_outside`` likewise.
-    ``confirmed`` where base and head were measured interleaved.
+    ``confirmed`` where base and head were measured interleaved. ``command`` stands in for the command of all facts;
+    ``cause`` is the new compiler that changes of compiled code came with.
     """
 
     kind: Kind
@@ -68,6 +73,8 @@ class Group:
     confirmed: bool = True
     alternatives: tuple[str, ...] = ()
     incident: str = ""
+    command: str = ""
+    cause: str = ""
 
     @property
     def lost_s(self) -> float:
@@ -81,8 +88,10 @@ class Facts:
 
     ``known`` are incidents that are still there and were told before. ``command`` begins the command that measures both
     sides again, ``--where`` to be added; empty where there is none. ``unchanged`` where head changes nothing that is
-    measured, so that nobody measured it. ``smallest_detectable`` is a share (0.02 for 2 %), the median over what shows
-    no change.
+    measured, so that nobody measured it; ``unaffected`` are cases that were asked for and that the change cannot touch.
+    ``left_out_kinds`` are (kind, how many) of what a budget did not reach. ``smallest_detectable`` is a share (0.02 for
+    2 %), the median over what shows no change. ``brought_by`` are the commits that a search found, one where all is
+    clear.
     """
 
     base: str = ""
@@ -95,6 +104,9 @@ class Facts:
     failed: tuple[Change, ...] = ()
     unsupported: int = 0
     left_out: int = 0
+    left_out_kinds: tuple[tuple[str, int], ...] = ()
+    unaffected: int = 0
+    brought_by: tuple[str, ...] = ()
     unchanged: bool = False
     known: tuple[str, ...] = ()
     smallest_detectable: float | None = None

@@ -6,11 +6,13 @@ from statistics import median
 
 from db.engine import Store
 from db.queries import IncidentDetail, RunRow, counts_by_status, incident, incidents, latest_run, run
+from db.screens import pairs
 from harness.model import InputError, Status, TriageState
-from harness.model.findings import STATUS
+from harness.model.findings import CAME_WITH, STATUS
 from harness.model.metrics import metric as metric_of
+from harness.static.bundle import SUITES
 
-from .cases import compare_command, label_of, suite_option, terms_of
+from .cases import compare_command, label_of, static_command, suite_option, terms_of
 from .facts import Change, Facts, Group, Kind, ranked
 from .fields import Fields
 
@@ -18,6 +20,7 @@ _MOST = 100_000
 _STATUSES = tuple(s.value for s in Status)
 #: People have seen these; what nobody has seen yet is what turns a run red.
 _KNOWN = frozenset({TriageState.CONFIRMED.value, TriageState.ACKNOWLEDGED.value})
+_NOTHING = (None, None)
 _TOLD = frozenset({TriageState.NEW.value, TriageState.SUSPECT.value})
 
 
@@ -38,7 +41,7 @@ def from_night(report: Fields) -> Facts:
             _group(
                 changes, i.text("trigger", ""), i.text("evidence", ""), i.count("tested"), confirmed, i.text("id"),
                 (i.positive("effect"), i.positive("effect_low"), i.positive("effect_high")),
-                tuple(i.texts("alternatives", 64)),
+                tuple(i.texts("alternatives", 64)), changes[0].detail if changes else "",
             )
         )  # fmt: skip
     counts = {k: report.child("counts").count(k) for k in report.child("counts").data}
@@ -72,7 +75,7 @@ def from_store(store: Store, run_id: str | None = None) -> Facts:
     leasts = [x for d in shown for r in d.regressions if (x := r.smallest_detectable) is not None]
     return Facts(
         base=", ".join(bases), head=found.revision, cases=sum(counts.values()), judged=counts.get("ok", 0),
-        groups=ranked([_stored(d) for d in shown]), unsupported=counts.get("unsupported", 0),
+        groups=ranked([_stored(d, _values(store, d)) for d in shown]), unsupported=counts.get("unsupported", 0),
         smallest_detectable=median(leasts) if leasts else None, command=_again_stored(store, found, shown),
         known=known,
     )  # fmt: skip
@@ -82,6 +85,8 @@ def _again(report: Fields) -> str:
     if not report.data.get("base_revision"):
         return ""
     base, head = report.child("base_revision").text("commit", ""), report.child("revision").text("commit", "")
+    if report.text("suite", "") in SUITES.values():
+        return static_command(base, head)
     suite = suite_option(report.text("suite", ""))
     return compare_command(base, head, suite, trusted=False) if base != head else ""
 
@@ -91,16 +96,35 @@ def _again_stored(store: Store, head: RunRow, shown: list[IncidentDetail]) -> st
     base = run(store, min(bases)) if len(bases) == 1 else None
     if base is None or base.commit == head.commit:
         return ""
+    if head.suite in SUITES.values():
+        return static_command(base.commit or "", head.commit or "")
     return compare_command(base.commit or "", head.commit or "", suite_option(head.suite), trusted=False)
 
 
-def _stored(detail: IncidentDetail) -> Group:
+#: (case key, metric) -> values of base and head.
+Values = dict[tuple[str, str], tuple[float, float]]
+
+
+def _values(store: Store, detail: IncidentDetail) -> Values:
+    """Values of exact metrics that grew from 0, which no ratio tells."""
+    asked = {(r.metric, r.base_run, r.head_run) for r in detail.regressions if r.ratio is None and r.metric != STATUS}
+    return {
+        (p.case.key, metric): (p.base.value, p.head.value)
+        for metric, base, head in asked
+        if base is not None and head is not None
+        for p in pairs(store, metric, base, head)
+        if p.base is not None and p.head is not None
+    }
+
+
+def _stored(detail: IncidentDetail, values: Values) -> Group:
     i = detail.incident
     changes = tuple(
         Change(
             label=label_of(r.case.columns), metric=r.metric, ratio=r.ratio, low=r.ratio_low,
             high=r.ratio_high, base_status=r.base_status, head_status=r.head_status,
-            terms=terms_of(r.case.columns),
+            terms=terms_of(r.case.columns), before=values.get((r.case.key, r.metric), _NOTHING)[0],
+            after=values.get((r.case.key, r.metric), _NOTHING)[1],
         )
         for r in detail.regressions
     )  # fmt: skip
@@ -109,9 +133,10 @@ def _stored(detail: IncidentDetail) -> Group:
     confirmed = i.state == TriageState.NEW and not evidence.get("shadow")
     others = tuple(str(a) for a in evidence.get("alternatives", ()))
     numbers = (i.effect, i.effect_low, i.effect_high)
+    how = evidence.get("how")
     return _group(
         changes, i.trigger_text, str(evidence.get("counts") or ""), tested if isinstance(tested, int) else 0, confirmed,
-        i.id, numbers, others,
+        i.id, numbers, others, str(how[0]) if isinstance(how, list) and how else "",
     )  # fmt: skip
 
 
@@ -124,6 +149,7 @@ def _group(
     name: str,
     effect: tuple[float | None, float | None, float | None],
     alternatives: tuple[str, ...],
+    how: str = "",
 ) -> Group:
     lead = changes[0].metric if changes else "latency_s"
     kind: Kind = "status" if lead == STATUS else "more" if metric_of(lead).exact or lead != "latency_s" else "slower"
@@ -132,7 +158,7 @@ def _group(
     return Group(
         kind=kind, metric=lead, trigger=trigger or None, changes=changes, effect=effect[0], low=effect[1],
         high=effect[2], hit=hit, inside=inside, hit_outside=hit_outside, outside=outside, confirmed=confirmed,
-        alternatives=alternatives, incident=name,
+        alternatives=alternatives, incident=name, cause=how.partition(CAME_WITH)[2],
     )  # fmt: skip
 
 
@@ -153,6 +179,7 @@ def _finding(f: Fields) -> Change:
         label=label_of(held), metric=f.text("metric"), ratio=f.positive("ratio"),
         low=f.positive("low"), high=f.positive("high"), base_status=f.choice("base_status", _STATUSES) or "ok",
         head_status=f.choice("head_status", _STATUSES) or "ok", detail=f.text("how", ""), terms=terms_of(held),
+        before=f.number("level"), after=f.number("value"),
     )  # fmt: skip
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
+from harness.likely import KINDS
 from harness.model import InputError, Scalar, Status, VerdictKind
 from harness.model.reading import read_text
 
-from .cases import label_of, terms_of
+from .cases import COMMIT, label_of, terms_of
 from .facts import Change, Facts, Group, Kind, ranked
 from .fields import Fields
 
@@ -76,6 +78,7 @@ def _from_comparison(report: Fields, command: Command | None) -> Facts:
     adverse = {key: kind for key, kind in bad.items() if kind is not None}
     groups, covered = _triggered(report, changes, adverse)
     groups += _rest(changes, adverse, covered, len(read))
+    groups += _compiled(report)
     judged = [(c, v, least) for _, c, v, least in read if v is not None]
     # What was found is no longer what could have been missed.
     missed = [x for x in judged if x[1] != VerdictKind.SLOWER] or judged
@@ -87,10 +90,30 @@ def _from_comparison(report: Fields, command: Command | None) -> Facts:
         failed=tuple(c for _, c, v, _ in read if v is None and Status(c.base_status).failed),
         unsupported=sum(v is None and c.base_status in (*_GONE, Status.DESELECTED) for _, c, v, _ in read),
         left_out=len(report.objects("left_out", _MOST_CASES, [])),
+        left_out_kinds=_kinds(report), unaffected=report.count("unaffected"),
+        brought_by=tuple(c for c in report.texts("brought_by", 64) if COMMIT.fullmatch(c)),
         smallest_detectable=median(leasts) if leasts else None,
         unchanged=report.data.get("unchanged") is True,
         command=command(base, head) if command is not None else "",
     )  # fmt: skip
+
+
+def _compiled(report: Fields) -> list[Group]:
+    """What ``attnwatch static --add-to`` put into the report; its incidents are in no store."""
+    if report.data.get("static") is None:
+        return []
+    from .nights import from_night
+
+    facts = from_night(report.child("static"))
+    return [replace(g, incident="", command=facts.command) for g in facts.groups]
+
+
+def _kinds(report: Fields) -> tuple[tuple[str, int], ...]:
+    """(kind, how many) of what was left out; kinds that nobody knows are passed over."""
+    if report.data.get("left_out_kinds") is None:
+        return ()
+    held = report.child("left_out_kinds")
+    return tuple((kind, n) for kind in KINDS if (n := held.count(kind)))
 
 
 def _row(row: Fields) -> tuple[dict[str, Scalar], Change, str | None, float | None]:

@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from harness.model.metrics import metric as metric_of
+
 from .escape import block, code, cut, visible
 from .facts import LAUNCHES, MEMORY, STATIC, Change, Facts, Group, State
 
@@ -42,6 +44,9 @@ def render(facts: Facts, *, before: str | None = None, foreign: bool = False, li
     if facts.groups:
         head += [*_table(facts.groups[:ROWS]), ""]
         head += [f"{line}\n" for line in _beyond(facts.groups)]
+    if facts.groups and facts.brought_by:
+        which = "Brought by" if len(facts.brought_by) == 1 else "Brought by one of"
+        head += [f"{which} {', '.join(code(c, chars=64) for c in facts.brought_by[:10])}.", ""]
     head += [f"{line}\n" for line in _limits(facts)]
     head += _next_steps(facts)
     tail = [*_origin(facts, foreign), _MARKER.format("recovered" if recovered else facts.state.value)]
@@ -70,6 +75,8 @@ def _verdict(facts: Facts) -> str:
         return f"**Nothing could be judged**: {_s(len(facts.failed), 'case')} failed on base already"
     if state is State.UNCHANGED:
         return "**Nothing to measure**: head changes nothing that is measured"
+    if state is State.NOTHING and not facts.cases and facts.unaffected:
+        return f"**Nothing was compared**: head changes nothing that any of {_s(facts.unaffected, 'case')} runs"
     if state is State.NOTHING:
         return f"**Nothing was compared**: {_s(facts.cases, 'case')}, none of which both sides can run here"
     if state is State.FASTER:
@@ -95,6 +102,8 @@ def _scattered(g: Group) -> str:
     """Where no trigger was found: the worst case, and how many more."""
     if not g.changes:
         return "no trigger found"
+    if g.cause:
+        return f"with the compiler: {code(g.cause, cell=True, chars=200)}"
     more = len(g.changes) - 1
     return code(g.changes[0].label, cell=True, chars=200) + (f" and {more} more; no trigger found" if more else "")
 
@@ -126,19 +135,31 @@ def _limits(facts: Facts) -> list[str]:
         (len(facts.unsettled), "not settled"),
         (len(facts.failed), "failed on base already"),
         (facts.unsupported, "cannot run here"),
-        (facts.left_out, "left out when the budget ended"),
+        (facts.left_out, f"left out when the budget ended{_kinds(facts)}"),
+        (facts.unaffected if facts.cases else 0, "not measured, since head does not touch them"),
     ]
     told = ", ".join(f"{n} {word}" for n, word in parts if n)
     if told:
-        out.append(f"Of {_s(facts.cases + facts.left_out, 'case')}: {told}.")
+        out.append(f"Of {_s(facts.cases + facts.left_out + facts.unaffected, 'case')}: {told}.")
     return out
+
+
+def _kinds(facts: Facts) -> str:
+    """What a budget did not reach, by what was known of it before: `` (3 boundary, 40 rest)``."""
+    told = ", ".join(f"{n} {_KINDS[kind]}" for kind, n in facts.left_out_kinds if kind in _KINDS)
+    return f" ({told})" if told else ""
+
+
+_KINDS = {
+    "boundary": "at boundaries", "unstable": "unstable lately", "touched": "of touched kernels", "rest": "others"
+}  # fmt: skip
 
 
 def _next_steps(facts: Facts) -> list[str]:
     if not facts.groups:
         return []
     group = facts.groups[0]
-    out = ["**Next**: measure the first row again, on a machine of the same kind:" if facts.command else ""]
+    out = ["**Next**: measure the first row again, on a machine of the same kind:" if _command(facts, group) else ""]
     command = _command(facts, group)
     if command:
         out += ["", *block([command], "sh"), ""]
@@ -152,11 +173,12 @@ def _next_steps(facts: Facts) -> list[str]:
 
 def _command(facts: Facts, group: Group) -> str:
     """The command for the worst case of a group's trigger; empty where it cannot be written safely."""
-    if not facts.command:
+    command = group.command or facts.command
+    if not command:
         return ""
     worst = group.changes[0].terms if group.changes else ""
     for where in (group.trigger, worst):
-        text = f"{facts.command} --where {shlex.quote(where)}" if where else ""
+        text = f"{command} --where {shlex.quote(where)}" if where else ""
         if text and len(text) <= _COMMAND_CHARS and visible(text) == text:
             return text
     return ""
@@ -206,7 +228,9 @@ def _cases(what: str, cases: Sequence[Change]) -> Iterator[_Part]:
     header = ["| effect (95 % interval) | metric | case |", "|---|---|---|"]
     rows = []
     for c in cases[:_MOST_ROWS]:
-        if c.ratio is None:
+        if c.ratio is None and c.before is not None and c.after is not None:
+            effect = f"{c.before:g} → {c.after:g}"
+        elif c.ratio is None:
             effect = f"{code(c.base_status, cell=True)} → {code(c.head_status, cell=True)}"
         else:
             effect = _interval(c.ratio, c.low, c.high)
@@ -256,6 +280,8 @@ def _what(g: Group, *, cell: bool = False) -> str:
         words = sorted({c.head_status for c in g.changes})
         return " or ".join(re.sub("[^a-z]", " ", w) for w in words[:3]) or "fails"
     family = next((w for w, names in _FAMILIES if g.metric in names), "more")
+    if g.metric in STATIC and metric_of(g.metric).better == "higher":
+        family = "compiled kernel has less"
     return f"{family} ({code(g.metric, chars=80, cell=cell)})"
 
 

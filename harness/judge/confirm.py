@@ -100,18 +100,29 @@ def _finite(x: float) -> float | None:
 
 
 def _again(findings: Sequence[Finding], lineup: Lineup, progress: Progress | None) -> list[Finding]:
-    """Head alone, in a fresh worker, against the level that the history gave."""
+    """Head alone against the level that the history gave: counts in one worker, as they are the same in any, what is
+    timed or broke in a fresh one for each case."""
+    counted = [f for f in findings if f.kind == "more"]
+    others = [f for f in findings if f.kind != "more"]
+    return _measured(others, lineup, True, progress) + _measured(counted, lineup, False, progress)
+
+
+def _measured(findings: Sequence[Finding], lineup: Lineup, isolate: bool, progress: Progress | None) -> list[Finding]:
     out: list[Finding] = []
+    measured: dict[str, Measurement] = {}
     if not findings:
         return out
-    with WorkerClient.connect(replace(lineup.head, isolate=True)) as client:
+    with WorkerClient.connect(replace(lineup.head, isolate=isolate)) as client:
         for i, f in enumerate(findings):
             if lineup.deadline is not None and time.time() >= lineup.deadline:
                 out.append(replace(f, state=_S.SUSPECT, how=NO_TIME))
                 continue
             if progress is not None:
                 progress(i, len(findings), f.case)
-            out.append(_repeated(f, client.measure(f.case, lineup.options), lineup.judge.relevant))
+            # One measuring speaks for all metrics of its case.
+            if f.case.key not in measured:
+                measured[f.case.key] = client.measure(f.case, lineup.options)
+            out.append(_repeated(f, measured[f.case.key], lineup.judge.relevant))
     return out
 
 

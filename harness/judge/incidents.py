@@ -13,7 +13,9 @@ from db.repository import IncidentRecord, RegressionRecord, triage, upsert_incid
 from harness.explain.result import evidence
 from harness.model import PRIMARY, TriageState, VerdictKind, content_key
 from harness.model.findings import Finding, Incident
+from harness.model.metrics import metric as metric_of
 
+from .following import EVIDENCE, traces
 from .suspects import OPEN, Judged
 from .triggers import Triggered, triggered
 
@@ -76,6 +78,12 @@ def _title(part: Triggered, lead: list[Finding]) -> str:
     backends = sorted({f.case.backend for f in lead})
     names = ", ".join(backends[:3]) + (" ..." if len(backends) > 3 else "")
     what = _KINDS[lead[0].kind] + (f" ({lead[0].metric})" if lead[0].kind == "more" else "")
+    if lead[0].kind == "more" and metric_of(lead[0].metric).better == "higher":
+        what = f"has less ({lead[0].metric})"
+    if (grown := next((f for f in part.findings if f.growth), None)) is not None:
+        what += f", {grown.metric} grows as {grown.growth}"
+    if part.cause:
+        return f"compiled code changed with {part.cause}: {names} {what} in {len(lead)} of {part.total} cases"
     if part.text is None:
         return f"{names} {what} in {len(lead)} of {part.total} cases"
     return f"{names} {what} where {part.text}"
@@ -88,8 +96,9 @@ def _evidence(part: Triggered) -> str:
 
 
 def save(
-    store: Store, incidents: Sequence[Incident], *, machine: str, head_run: str, what_changed: Sequence[str]
-) -> list[Incident]:
+    store: Store, incidents: Sequence[Incident], *, machine: str, head_run: str, what_changed: Sequence[str],
+    policy: str = "",
+) -> list[Incident]:  # fmt: skip
     """Write incidents with their regressions; returned with the state that the store holds and whether they are new."""
     saved = []
     for incident in incidents:
@@ -102,9 +111,11 @@ def save(
             last_good_revision=good.revision if good else None, effect=incident.effect,
             effect_low=incident.effect_low, effect_high=incident.effect_high, owner=incident.owner,
             evidence={
-                "what_changed": list(what_changed), "how": sorted({f.how for f in incident.findings}),
+                "what_changed": list(what_changed), "growth": sorted({f.growth for f in incident.findings if f.growth}),
+                "how": sorted({f.how for f in incident.findings}),
                 "alternatives": incident.alternatives, "tested": incident.tested, "counts": incident.evidence,
                 "shadow": incident.shadow, "severity": incident.severity, "lost_s": incident.lost_s,
+                EVIDENCE: traces(store, incident.findings, head_run), "policy": policy,
             },
         )  # fmt: skip
         rows = [

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from db.engine import Store
 from db.imported import NIGHT, mark_judged
-from db.queries import RunRow, counts_by_status, environment_of_run, measurements_of_run, run, runs
+from db.queries import MeasurementRow, RunRow, counts_by_status, environment_of_run, measurements_of_run, run, runs
 from harness.builds import git
+from harness.catalogue.kv_memory import parted
 from harness.detection.ab import ABOptions
 from harness.model import PRIMARY, AttnwatchError, Revision, Status, TriageState
-from harness.model.findings import Finding, Incident, NightReport
+from harness.model.findings import Finding, Incident, Latency, NightReport
 from harness.worker import WorkerSpec
 
 from .confirm import FALSE_ALARMS, Lineup, Progress, confirm
@@ -42,13 +43,16 @@ def judge_night(store: Store, run_id: str, plan: JudgePlan, show: Show, say: Say
     fresh = [f for f in findings if f.incident is None]
     if fresh:
         say(f"{len(fresh)} suspects are measured again")
-        again = confirm_all(store, fresh, head, plan, lambda i, n, case: show(i, n, f"again: {case.backend}"))
+        settle = plan.settle or confirm_all
+        again = settle(store, fresh, head, plan, lambda i, n, case: show(i, n, f"again: {case.backend}"))
         findings = [f for f in findings if f.incident is not None] + again
     findings = _asked_back(store, findings, judged, head, plan, show)
     base = _compared_with(store, findings, head)
     differences = what_changed(store, plan.repo, base, head)
     found = [_addressed(i, plan, shadow) for i in gather(findings, judged)]
-    incidents = save(store, found, machine=head.machine, head_run=head.id, what_changed=differences)
+    incidents = save(
+        store, found, machine=head.machine, head_run=head.id, what_changed=differences, policy=plan.policy.version
+    )
     still, recovered = settle_old(store, judged, findings, head)
     report = _report(store, head, base, plan, findings, judged, incidents, differences)
     report.still_open, report.recovered = still, recovered
@@ -203,9 +207,21 @@ def _report(
         base_revision=_revision(base) if base else None, nights=judged.nights, incidents=incidents, findings=findings,
         faster=judged.faster, compared=judged.compared, smallest_detectable=judged.smallest_detectable,
         missing=[label for a in judged.coverage if a.state == "new" for label in a.cases], failures=failures,
-        coverage=judged.coverage, noisier=judged.noisier,
-        notes=[*plan.notes, *_machine(judged)], what_changed=differences, bundle=plan.bundle, store=store.name,
+        coverage=judged.coverage, noisier=judged.noisier, latencies=_latencies(rows),
+        notes=[*plan.notes, *_machine(judged), *_kv_memory(rows)], what_changed=differences, bundle=plan.bundle,
+        store=store.name,
     )  # fmt: skip
+
+
+def _latencies(rows: list[MeasurementRow]) -> list[Latency]:
+    found = ((r.case, r.metrics.get(PRIMARY)) for r in rows if r.status == Status.OK)
+    return [Latency(f"{c.operation} {c.label}", c.backend, v.value, v.low, v.high) for c, v in found if v is not None]
+
+
+def _kv_memory(rows: list[MeasurementRow]) -> list[str]:
+    return parted(
+        (f"{r.case.backend} {r.case.label}", r.case.params, {n: v.value for n, v in r.metrics.items()}) for r in rows
+    )
 
 
 def _machine(judged: Judged) -> list[str]:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from db.engine import Store
+from db.queries import RunRow
 from harness.model import MeasureOptions
+from harness.model.findings import Finding
 from harness.policy import Policy
 
 Show = Callable[[int, int, str], None]
 Say = Callable[[str], None]
+Settle = Callable[[Store, list[Finding], RunRow, "JudgePlan", Any], list[Finding]]
 
 
 @dataclass(frozen=True)
@@ -19,7 +24,7 @@ class JudgePlan:
 
     ``kernels_root`` is the folder that holds the run's ``kernels``; ``repo`` is where earlier commits come from.
     ``deadline`` bounds measuring again. ``notes`` and ``bundle`` come from the sweep and go into the report. ``policy``
-    says what is worth telling, and when.
+    says what is worth telling, and when. ``settle`` stands in for measuring suspects again.
     """
 
     device: str
@@ -31,3 +36,4 @@ class JudgePlan:
     notes: tuple[str, ...] = ()
     bundle: str = ""
     policy: Policy = field(default_factory=Policy)
+    settle: Settle | None = None

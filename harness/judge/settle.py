@@ -20,6 +20,7 @@ from harness.model import Case, InputError, MeasureOptions, Scalar, Status, Work
 from harness.model.checks import wrong_param
 from harness.model.findings import STATUS
 from harness.policy import NO_POLICY, Policy
+from harness.static.bundle import refuse_compiled
 from harness.worker import WorkerSpec
 
 from .ends import earlier_kernels, spec_of, variables_differ
@@ -68,6 +69,7 @@ def confirm_incident(
     explained.
     """
     rows, labels, detail = table(store, incident_id)
+    refuse_compiled((r.case.benchmark for r in detail.regressions), incident_id)
     told = explain(rows, regressed=labels)
     if not told.triggers:
         raise InputError(

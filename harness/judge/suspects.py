@@ -17,14 +17,17 @@ import numpy.typing as npt
 from db.coverage import runs_alike
 from db.engine import Store
 from db.history import CaseRow, History
-from db.queries import KnownSeries, controls, history, known_series
+from db.queries import KnownSeries, controls, history, known_series, run
 from harness.detection.screen import ScreenOptions, screen
 from harness.detection.suite import SuiteOptions, Suspect, control_drift, judge_suite
 from harness.model import METRICS, PRIMARY, Case, Status, TriageState, Workload
 from harness.model.findings import STATUS, CoverageAlarm, Finding
+from harness.model.metrics import STATIC
+from harness.model.terms import COMPILE_TARGET
 from harness.policy import NO_POLICY, Policy
 
 from .coverage import coverage
+from .growth import growths
 
 #: Runs looked back upon; a year of nights.
 _MAX_RUNS = 366
@@ -74,8 +77,10 @@ def judge_run(store: Store, machine: str, run_id: str, policy: Policy = NO_POLIC
     What is certainly smaller than the policy's minimum effect is no suspect.
     """
     judged = Judged(known=known_series(store, machine, [*OPEN, TriageState.EXPECTED, TriageState.FIXED]))
+    compiled = (head := run(store, run_id)) is not None and head.device_kind == COMPILE_TARGET
     for name, metric in METRICS.items():
-        if not metric.judged:
+        # Compiled code has metrics of its own; statuses and coverage are looked at with the primary one.
+        if not metric.judged or (name != PRIMARY and (name in STATIC) != compiled):
             continue
         past = history(store, machine, name, until_run=run_id, max_runs=_MAX_RUNS)
         if past.value.shape[1] < 2:
@@ -88,8 +93,10 @@ def judge_run(store: Store, machine: str, run_id: str, policy: Policy = NO_POLIC
         least = np.array([policy.minimum_effect(c.columns, name) for c in past.cases])
         if metric.exact:
             _exact(past, usable, least, judged)
-        else:
+        elif not compiled:
             _timed(past, usable, least, _drift(store, past.run_ids), judged)
+    if compiled:
+        judged.compared = len(set().union(*judged.tested.values()))
     judged.findings.sort(key=lambda f: -(f.ratio or np.inf))
     return judged
 
@@ -264,6 +271,7 @@ def _exact(past: History, usable: Bools, least: Floats, judged: Judged) -> None:
     """Deterministic metrics: the newest value against the last usable one, on the raw scale; one unit counts, unless
     the policy asks for more (``least`` [series], relative)."""
     sign = 1.0 if METRICS[past.metric].better == "lower" else -1.0
+    growing = _growing(past, usable) if sign > 0 else {}
     for i, case in enumerate(past.cases):
         have = usable[i] & np.isfinite(past.value[i])
         head = past.value[i, -1]
@@ -271,7 +279,7 @@ def _exact(past: History, usable: Bools, least: Floats, judged: Judged) -> None:
             continue
         judged.saw(past.metric, to_case(case))
         level = float(past.value[i, np.flatnonzero(have)[-1]])
-        if (head - level) * sign <= 0 or abs(head - level) < least[i] * abs(level):
+        if (head - level) * sign <= METRICS[past.metric].slack or abs(head - level) < least[i] * abs(level):
             judged.at_level.add((case.key, past.metric))
             continue
         last_good, first_bad = _turn(past, i, have & ((past.value[i] - level) * sign <= 0))
@@ -279,9 +287,20 @@ def _exact(past: History, usable: Bools, least: Floats, judged: Judged) -> None:
             Finding(
                 case=to_case(case), metric=past.metric, kind="more", state=TriageState.SUSPECT,
                 how="newest run against the last one", ratio=head / level if level else None, level=level,
-                smallest_detectable=0.0, last_good=last_good, first_bad=first_bad,
+                value=float(head), smallest_detectable=0.0, last_good=last_good, first_bad=first_bad,
+                growth=growing.get(i, ""),
             )
         )  # fmt: skip
+
+
+def _growing(past: History, usable: Bools) -> dict[int, str]:
+    """Rows whose metric grows faster along an axis of the sweep than it did at the last usable night."""
+    before = np.full(len(past.cases), np.nan)
+    for i, row in enumerate(past.value):
+        known = np.flatnonzero(usable[i] & np.isfinite(row))
+        before[i] = row[known[-1]] if len(known) else np.nan
+    changed = np.isfinite(before) & (past.value[:, -1] > before)
+    return growths([to_case(c).columns for c in past.cases], before, past.value[:, -1]) if changed.any() else {}
 
 
 def _turn(

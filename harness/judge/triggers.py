@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from harness.explain import explain
 from harness.model import Case, TriageState
 from harness.model.findings import Finding
+from harness.model.metrics import STATIC
 
 
 @dataclass
 class Triggered:
     """Findings that one trigger covers; ``text`` is None for those that no trigger covers.
 
-    ``inside`` of ``total`` tested cases satisfy it, ``regressed_inside`` of ``regressed_total`` regressed ones.
+    ``inside`` of ``total`` tested cases satisfy it, ``regressed_inside`` of ``regressed_total`` regressed ones. With a
+    ``cause`` (a new compiler) they stand together for that, and no trigger was looked for.
     """
 
     text: str | None
@@ -24,6 +26,7 @@ class Triggered:
     regressed_total: int = 0
     total: int = 0
     alternatives: list[str] = field(default_factory=list)
+    cause: str = ""
 
 
 def triggered(findings: Sequence[Finding], tested: Mapping[str, Mapping[str, Case]]) -> list[Triggered]:
@@ -33,6 +36,8 @@ def triggered(findings: Sequence[Finding], tested: Mapping[str, Mapping[str, Cas
     of the evidence, since nobody knows on which side they belong.
     """
     by_text: dict[str | None, Triggered] = {}
+    caused = [_caused(cause, findings, tested) for cause in dict.fromkeys(f.cause for f in findings if f.cause)]
+    findings = [f for f in findings if not f.cause]
     for metric in dict.fromkeys(f.metric for f in findings):
         for group in _of_metric([f for f in findings if f.metric == metric], tested.get(metric, {})):
             known = by_text.get(group.text)
@@ -41,7 +46,13 @@ def triggered(findings: Sequence[Finding], tested: Mapping[str, Mapping[str, Cas
             else:
                 known.findings += group.findings
     _join_covered(by_text)
-    return sorted(by_text.values(), key=lambda t: (t.text is None, -len(t.findings)))
+    _join_compiled(by_text)
+    return caused + sorted(by_text.values(), key=lambda t: (t.text is None, -len(t.findings)))
+
+
+def _caused(cause: str, findings: Sequence[Finding], tested: Mapping[str, Mapping[str, Case]]) -> Triggered:
+    total = len(set().union(*tested.values()))
+    return Triggered(None, [f for f in findings if f.cause == cause], total=total, cause=cause)
 
 
 def _join_covered(by_text: dict[str | None, Triggered]) -> None:
@@ -57,6 +68,21 @@ def _join_covered(by_text: dict[str | None, Triggered]) -> None:
             rest.findings = [f for f in rest.findings if f.case.key not in covered]
     if not rest.findings:
         del by_text[None]
+
+
+def _join_compiled(by_text: dict[str | None, Triggered]) -> None:
+    """Of compiled code, what befell some cases of a larger group came with the same change: a tile that spills
+    everywhere and costs occupancy here and there is one incident."""
+    cases = {
+        text: {f.case.key for f in group.findings}
+        for text, group in by_text.items()
+        if text is not None and all(f.metric in STATIC for f in group.findings)
+    }
+    order = sorted(cases, key=lambda text: -len(cases[text]))
+    for i, small in enumerate(order):
+        large = next((text for text in order[:i] if text in by_text and cases[small] <= cases[text]), None)
+        if large is not None:
+            by_text[large].findings += by_text.pop(small).findings
 
 
 def _of_metric(findings: list[Finding], tested: Mapping[str, Case]) -> list[Triggered]:

@@ -2,12 +2,50 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
+
+#: Inputs that hold keys and values.
+CACHES = ("k", "v", "k_cache", "v_cache", "cache")
+
+
+@dataclass(frozen=True)
+class Note:
+    """What an implementation said of itself; ``at_s`` by the clock of ``time.perf_counter``."""
+
+    what: str
+    value: float
+    at_s: float
+
+
+class Notes:
+    """Handed to an implementation as ``note(what, value)``. Nothing is kept but :meth:`during` one call."""
+
+    def __init__(self) -> None:
+        self._kept: list[Note] | None = None
+
+    @property
+    def listening(self) -> bool:
+        """Whether anything is kept: what costs time to find out need not be found out otherwise."""
+        return self._kept is not None
+
+    def __call__(self, what: str, value: float = 1.0) -> None:
+        if self._kept is not None:
+            self._kept.append(Note(what, value, time.perf_counter()))
+
+    def during(self, call: Callable[[], Any]) -> list[Note]:
+        """What was said while ``call`` ran."""
+        kept = self._kept = []
+        try:
+            call()
+        finally:
+            self._kept = None
+        return kept
 
 
 @dataclass
@@ -33,5 +71,13 @@ class Inputs:
     @property
     def bytes(self) -> int:
         """Bytes of the distinct storages behind the tensors."""
-        storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in self.everything()}
-        return sum(storages.values())
+        return _bytes(self.everything())
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the distinct storages that hold keys and values."""
+        return _bytes([t for name, t in self.tensors.items() if name in CACHES])
+
+
+def _bytes(tensors: list[torch.Tensor]) -> int:
+    return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())

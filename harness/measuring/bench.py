@@ -25,13 +25,15 @@ from harness.model import (
     Status,
     Value,
 )
+from harness.model.trace import TELEMETRY, encode
 
-from . import gate, memory
+from . import gate, memory, tracer
 from .backends import Backends, Implementation, oracle
 from .controls import Controls, controls
 from .devices import clock_for, device_of
 from .environment import environment
 from .failures import CaseFailed, available_memory, guarded, memory_ceiling, release
+from .limits import check_asked, limited
 from .operations import operation_of
 from .others import check_others
 from .params import ParamError, dtype_name
@@ -191,6 +193,7 @@ class Bench:
         case, options, account = run.case, run.options, run.account
         workload = case.workload
         try:
+            check_asked(workload.params)
             operation_of(workload).work(workload.params)  # a bad workload is found before anything is loaded
             found = self._backends.implementation(case.backend, workload.operation, workload.params)
             self._settle()
@@ -201,6 +204,8 @@ class Bench:
         except ParamError as error:
             raise CaseFailed(Status.INVALID, f"bad workload: {error}") from None
         run.metrics["input_bytes"] = Value(problem.inputs.bytes)
+        if cached := problem.inputs.cache_bytes:
+            run.metrics["kv_cache_bytes"] = Value(cached)
         if (model := model_bytes(workload.params)) is not None:
             run.metrics["kv_model_bytes"] = Value(model)
         dtype = getattr(torch, dtype_name(workload.params))
@@ -210,7 +215,7 @@ class Bench:
         if start_case is not None:
             start_case()
         with guarded("first call"):
-            call = self._call(found, problem, account)
+            call = limited(self._call(found, problem, account), workload.params, self._device)
             result, seconds = self._clock.once(call, account)
         if case.key not in self._called:
             self._called.add(case.key)
@@ -274,7 +279,10 @@ class Bench:
             spent.append(time.perf_counter() - begin)
             return result
 
-        found = memory.footprint(timed, problem.inputs.everything(), self._device)
+        found = memory.footprint(
+            timed, problem.inputs.everything(), self._device,
+            results_are="gradients" if problem.backward else "results",
+        )  # fmt: skip
         run.account.kernel_s += sum(spent)
         run.telemetry["profile_s"] = time.perf_counter() - start - sum(spent)
         run.operators = found.operators
@@ -283,10 +291,14 @@ class Bench:
             "output_bytes": Value(found.output),
             "workspace_bytes": Value(found.workspace),
             "operator_calls": Value(found.calls),
+            **{f"peak_{part}_bytes": Value(n) for part, n in found.parts.items() if n},
         }
+        if tracer.enabled():
+            given = list(problem.inputs.tensors.values())
+            run.telemetry[TELEMETRY] = encode(*tracer.trace_call(call, run.case.backend, given))
         if (observe := operation_of(run.case.workload).observe) is not None:
             seen = observe(call, problem.inputs, run.case.workload.params)
-            run.metrics |= {name: Value(number) for name, number in seen.items()}
+            run.metrics |= {name: x if isinstance(x, Value) else Value(x) for name, x in seen.items()}
 
     def _rates(self, run: _Running) -> None:
         workload = run.case.workload

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-#: Backward over forward: five matrix products per pair instead of two.
-BACKWARD_FLOPS = 2.5
-
 #: Bytes of one element per dtype name that workloads may use.
 ITEMSIZE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+
+#: The same of what keys and values may be stored in.
+STORED_ITEMSIZE = {**ITEMSIZE, "float8_e4m3fn": 1, "float8_e5m2": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,21 @@ def pairs_and_keys(span: Span) -> tuple[int, int]:
 
 
 def work(
-    spans: Iterable[Span], *, heads_q: int, heads_kv: int, head_dim: int, itemsize: int, backward: bool = False
+    spans: Iterable[Span],
+    *,
+    heads_q: int,
+    heads_kv: int,
+    head_dim: int,
+    itemsize: int,
+    backward: bool = False,
+    head_dim_v: int | None = None,
+    stored_itemsize: int | None = None,
 ) -> Work:
     """Sum over sequences.
 
-    Forward: 4 FLOPs per pair, head and element of ``head_dim`` (two products); bytes are q, the used K and V,
-    and o, once each. Backward: 2.5 times the FLOPs; bytes are those and the gradient of each once.
+    Forward: two products, 2 FLOPs per pair, head and element of ``head_dim`` and of ``head_dim_v`` (the same where not
+    given); bytes are q, the used K and V (of ``stored_itemsize`` an element where it is given), and o,
+    once each. Backward: five products, three of them over ``head_dim``; bytes are those and the gradient of each once.
     """
     pairs = queries = keys = 0
     for span in spans:
@@ -81,12 +90,14 @@ def work(
         pairs += p * span.count
         keys += k * span.count
         queries += span.q_len * span.count
-    elements = head_dim * (2 * heads_q * queries + 2 * heads_kv * keys)
-    flops = 4.0 * head_dim * heads_q * pairs
+    head_v = head_dim if head_dim_v is None else head_dim_v
+    stored = itemsize if stored_itemsize is None else stored_itemsize
+    moved = (head_dim + head_v) * (heads_q * queries * itemsize + heads_kv * keys * stored)
+    products = 3 * head_dim + 2 * head_v if backward else head_dim + head_v
     return Work(
         pairs=pairs,
         query_tokens=queries,
         used_keys=keys,
-        flops=flops * (BACKWARD_FLOPS if backward else 1.0),
-        bytes=elements * itemsize * (2 if backward else 1),
+        flops=2.0 * products * heads_q * pairs,
+        bytes=moved * (2 if backward else 1),
     )

@@ -123,7 +123,7 @@ def memory_ceiling(share: float = MEMORY_SHARE) -> Iterator[None]:
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        available, used = available_memory(), _data_bytes()
+        available, used = available_memory(), data_bytes()
     except (ImportError, AttributeError, OSError, ValueError):
         yield
         return
@@ -141,7 +141,7 @@ def memory_ceiling(share: float = MEMORY_SHARE) -> Iterator[None]:
             resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def _data_bytes() -> int | None:
+def data_bytes() -> int | None:
     """What RLIMIT_DATA counts now: private writable memory, from /proc/self/statm (data + stack pages)."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")

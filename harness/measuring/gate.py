@@ -122,7 +122,8 @@ def _problem(workload: Workload, seed: int, device: str) -> Problem:
     if backward:
         generator = torch.Generator().manual_seed(seed + 1)
         q = next(iter(inputs.tensors.values()))
-        grad_out = torch.randn(q.shape, generator=generator).to(device=q.device, dtype=q.dtype)
+        size = workload.params.get("head_dim_v") or q.shape[-1]
+        grad_out = torch.randn((*q.shape[:-1], int(size)), generator=generator).to(device=q.device, dtype=q.dtype)
     return Problem(inputs, backward, fingerprint(inputs.everything()), grad_out, flips=operation.flips)
 
 

@@ -57,8 +57,10 @@ class Maker:
         """``cu_seqlens``: int32 running sum with a leading zero, shape (len(counts) + 1,)."""
         return torch.tensor(np.concatenate(([0], np.cumsum(counts))), dtype=torch.int32, device=self._device)
 
-    def paged_cache(self, kv_lens: Sequence[int], page_size: int, heads_kv: int, dim: int, dtype: str) -> PagedCache:
-        """A block pool as a server leaves it: pages in shuffled order, some unused.
+    def paged_cache(
+        self, kv_lens: Sequence[int], page_size: int, heads_kv: int, dims: tuple[int, int], dtype: str
+    ) -> PagedCache:
+        """A block pool as a server leaves it: pages in shuffled order, some unused. ``dims``: head sizes of K and V.
 
         Unused pages and the tail of each last page hold NaN: a kernel that lets them into its result shows it.
         Entries of the block table beyond a sequence name an unused page, which is valid to read and poisoned.
@@ -68,7 +70,7 @@ class Maker:
         total = used + max(1, used // 8)
         order = self._numpy.permutation(total)
         table = np.full((len(kv_lens), max(1, *pages)), order[-1], dtype=np.int32)
-        k, v = (self.normal((total, page_size, heads_kv, dim), dtype) for _ in range(2))
+        k, v = (self.normal((total, page_size, heads_kv, dim), dtype) for dim in dims)
         start = 0
         for row, (length, count) in enumerate(zip(kv_lens, pages, strict=True)):
             table[row, :count] = order[start : start + count]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.autograd import DeviceType  # type: ignore[attr-defined]
+
+from .allocations import attribute, changes
+from .quiet import quiet_stderr
 
 #: Engine bookkeeping of the backward pass; what the nodes call is listed by itself.
 _NOT_OPERATORS = ("autograd::engine::",)
@@ -22,13 +23,15 @@ class Footprint:
 
     ``operators``: on a CPU every operator that passed the dispatcher, composite ones and the ``aten``
     operators that they call alike (names with ``::``), each once, in order of first dispatch. On CUDA the
-    kernels that ran, likewise. ``calls`` counts them with repetitions.
+    kernels that ran, likewise. ``calls`` counts them with repetitions. ``parts``: what the peak was held for
+    (:data:`harness.measuring.allocations.PARTS`), which sums to it.
     """
 
     peak: int
     output: int
     operators: list[str]
     calls: int
+    parts: dict[str, int] = field(default_factory=dict)
 
     @property
     def workspace(self) -> int:
@@ -42,45 +45,38 @@ def results_of(result: Any) -> list[torch.Tensor]:
     return [t for t in result if isinstance(t, torch.Tensor)] if isinstance(result, tuple | list) else []
 
 
-def footprint(call: Callable[[], Any], inputs: Sequence[torch.Tensor], device: torch.device) -> Footprint:
-    """Runs ``call`` once under the profiler. Nothing else of this process may allocate meanwhile."""
+def footprint(
+    call: Callable[[], Any],
+    inputs: Sequence[torch.Tensor],
+    device: torch.device,
+    *,
+    results_are: str = "results",
+) -> Footprint:
+    """Runs ``call`` once under the profiler. Nothing else of this process may allocate meanwhile.
+
+    ``results_are`` is the part that what it returns belongs to: ``gradients`` for a backward pass.
+    """
     cuda = device.type == "cuda"
     before = 0
     if cuda:
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
-    profile = torch.autograd.profiler.profile(use_device="cuda" if cuda else None, profile_memory=not cuda)
-    with _quiet_stderr(), profile as profiler:
+    profile = torch.autograd.profiler.profile(use_device="cuda" if cuda else None, profile_memory=True)
+    with quiet_stderr(), profile as profiler:
         result = call()
         if cuda:
             torch.cuda.synchronize(device)
     events = list(profiler.kineto_results.events()) if profiler.kineto_results is not None else []
+    known = torch.cuda.max_memory_allocated(device) - before if cuda else None
+    returned = {t.untyped_storage().data_ptr() for t in results_of(result)}
+    peak, parts = attribute(changes(profiler, device.type), returned, results_are=results_are, peak=known)
     if cuda:
-        peak = torch.cuda.max_memory_allocated(device) - before
-        names = [e.name() for e in _in_order(events) if e.device_type() == DeviceType.CUDA]
+        names = [e.name() for e in _in_order(events) if e.device_type() == DeviceType.CUDA and e.name() != "[memory]"]
     else:
-        peak = _peak(e.nbytes() for e in _in_order(events) if e.name() == "[memory]")
         names = [e.name() for e in _in_order(events) if _is_operator(e.name())]
-    return Footprint(peak, _output_bytes(results_of(result), inputs), list(dict.fromkeys(names)), len(names))
-
-
-@contextlib.contextmanager
-def _quiet_stderr() -> Iterator[None]:
-    """Sends descriptor 2 nowhere: the tracing library writes to it at each start and stop, at any log level."""
-    try:
-        kept = os.dup(2)
-    except OSError:  # closed: nobody is disturbed
-        yield
-        return
-    try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 2)
-        os.close(nowhere)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+    output = _output_bytes(results_of(result), inputs)
+    return Footprint(peak, output, list(dict.fromkeys(names)), len(names), parts)
 
 
 def _in_order(events: Iterable[Any]) -> list[Any]:
@@ -89,14 +85,6 @@ def _in_order(events: Iterable[Any]) -> list[Any]:
 
 def _is_operator(name: str) -> bool:
     return "::" in name and not name.startswith(_NOT_OPERATORS)
-
-
-def _peak(changes: Iterable[int]) -> int:
-    now = peak = 0
-    for change in changes:
-        now += change
-        peak = max(peak, now)
-    return peak
 
 
 def _output_bytes(results: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> int:

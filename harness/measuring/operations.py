@@ -7,22 +7,25 @@ is the backend's business.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from harness.model import Params, Workload, canonical_json, content_key
+from harness.model import Params, Value, Workload, canonical_json, content_key
 
-from . import plain
+from . import layers, plain, servers, steps
 from .arguments import Inputs as Inputs
-from .counting import ITEMSIZE, Span, Work, work
+from .counting import ITEMSIZE, STORED_ITEMSIZE, Span, Work, work
 from .masks import MASKS, allowed_by
 from .params import ParamError, choice, dtype_name, flag, integer, lengths, optional_integer, optional_number
 
 ALIGNMENTS = ("bottom_right", "top_left")
 DIRECTIONS = ("fwd", "bwd")
 LAYOUTS = ("bhsd", "bshd", "expanded_kv")
+
+#: Parameters that change nothing about the inputs.
+_NO_SHAPES = ("direction", "env", "memory_limit_bytes")
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Operation:
     counted: Callable[[Params], Work]
     head_axes: tuple[int, ...] | None = (1, 1, 1)
     flips: tuple[int, ...] = (1, 2, 1)
-    observe: Callable[[Callable[[], Any], Inputs, Params], dict[str, float]] | None = None
+    observe: Callable[[Callable[[], Any], Inputs, Params], Mapping[str, float | Value]] | None = None
 
     def work(self, params: Params) -> Work:
         """Exact work of the pass that ``direction`` names. Counted once per workload: masks are counted bit by
@@ -53,7 +56,7 @@ class Operation:
             heads_q, heads_kv = integer(params, "heads_q"), integer(params, "heads_kv")
             if heads_q % heads_kv:
                 raise ParamError(f"parameter heads_q: {heads_q} is no multiple of heads_kv {heads_kv}")
-        shapes = {k: v for k, v in params.items() if k != "direction"}
+        shapes = {k: v for k, v in params.items() if k not in _NO_SHAPES}
         return self.make(params, int(content_key(self.name, shapes, seed)[:12], 16), device)
 
 
@@ -74,9 +77,20 @@ def spanned(spans: Callable[[Params], list[Span]]) -> Callable[[Params], Work]:
             head_dim=integer(params, "head_dim"),
             itemsize=ITEMSIZE[dtype_name(params)],
             backward=is_backward(params),
+            head_dim_v=_values(params)[0],
+            stored_itemsize=STORED_ITEMSIZE[_values(params)[1]],
         )
 
     return counted
+
+
+def _values(params: Params) -> tuple[int, str]:
+    """(head size of the values, dtype of the keys and values): those of the queries where nothing else is said."""
+    head_dim = optional_integer(params, "head_dim_v")
+    return (
+        integer(params, "head_dim") if head_dim is None else head_dim,
+        choice(params, "kv_dtype", tuple(STORED_ITEMSIZE), dtype_name(params)),
+    )
 
 
 def is_backward(params: Params) -> bool:
@@ -133,8 +147,9 @@ def _attention(params: Params, seed: int, device: str) -> Inputs:
     dtype = dtype_name(params)
     made = inputs.Maker(seed, device)
     q = made.heads(batch, heads_q, q_len, dim, dtype, layout)
-    k = made.heads(batch, heads_kv, kv_len, dim, dtype, layout, shared=layout == "expanded_kv")
-    v = made.heads(batch, heads_kv, kv_len, dim, dtype, layout, shared=layout == "expanded_kv")
+    dim_v, stored = _values(params)
+    k = made.heads(batch, heads_kv, kv_len, dim, stored, layout, shared=layout == "expanded_kv")
+    v = made.heads(batch, heads_kv, kv_len, dim_v, stored, layout, shared=layout == "expanded_kv")
     options = _common_options(params)
     if params.get("causal_alignment") is not None:
         options["causal_alignment"] = choice(params, "causal_alignment", ALIGNMENTS)
@@ -149,11 +164,12 @@ def _varlen(params: Params, seed: int, device: str) -> Inputs:
 
     heads_q, heads_kv, dim = (integer(params, n) for n in ("heads_q", "heads_kv", "head_dim"))
     q_lens, kv_lens, dtype = lengths(params, "q_lens"), lengths(params, "kv_lens"), dtype_name(params)
+    dim_v, stored = _values(params)
     made = inputs.Maker(seed, device)
     tensors = {
         "q": made.normal((sum(q_lens), heads_q, dim), dtype),
-        "k": made.normal((sum(kv_lens), heads_kv, dim), dtype),
-        "v": made.normal((sum(kv_lens), heads_kv, dim), dtype),
+        "k": made.normal((sum(kv_lens), heads_kv, dim), stored),
+        "v": made.normal((sum(kv_lens), heads_kv, dim_v), stored),
     }
     options = _common_options(params) | {
         "cu_seqlens_q": made.offsets(q_lens),
@@ -173,7 +189,8 @@ def _paged(params: Params, seed: int, device: str) -> Inputs:
         raise ParamError("parameter kv_lens: counts the new keys too, so none may be less than its q_lens")
     made = inputs.Maker(seed, device)
     q = made.normal((sum(q_lens), heads_q, dim), dtype)
-    pool = made.paged_cache(kv_lens, integer(params, "page_size"), heads_kv, dim, dtype)
+    dim_v, stored = _values(params)
+    pool = made.paged_cache(kv_lens, integer(params, "page_size"), heads_kv, (dim, dim_v), stored)
     options = _common_options(params) | {
         "block_table": pool.block_table,
         "cache_seqlens": pool.cache_seqlens,
@@ -194,6 +211,28 @@ _OPERATIONS = (
     Operation("layer_norm", plain.layer_norm, plain.layer_norm_work, head_axes=None),
     Operation("softmax", plain.softmax, plain.softmax_work, head_axes=None, flips=(2,)),
     Operation("gemm", plain.gemm, plain.gemm_work, head_axes=None, flips=(1, 2)),
+    Operation("kv_gradients", steps.kv_gradients, steps.kv_gradients_work, head_axes=None, flips=(1, 2, 1, 1)),
+    Operation("token_mask", steps.token_mask, steps.token_mask_work, head_axes=None),
+    Operation("kv_pruning", steps.kv_pruning, steps.kv_pruning_work, head_axes=None),
+    Operation("model_step", layers.model_step, layers.model_step_work, head_axes=None, flips=(1, 2, 1, 2)),
+    Operation("rope", layers.rope, layers.rope_work, head_axes=None, flips=(1,), observe=layers.traffic),
+    Operation("stream", layers.stream, layers.stream_work, head_axes=None, flips=(1,)),
+    Operation(
+        "shared_stride", layers.shared_stride, layers.shared_stride_work, head_axes=None, flips=(1,),
+        observe=layers.conflicts,
+    ),
+    Operation(
+        "serving", servers.serving, servers.serving_work, head_axes=None, flips=(1, 2, 1, 2),
+        observe=servers.serving_seen,
+    ),
+    Operation(
+        "compiled_batches", servers.compiled_batches, servers.compiled_batches_work, head_axes=None, flips=(1, 2),
+        observe=servers.compiled_batches_seen,
+    ),
+    Operation(
+        "block_pool", servers.block_pool, servers.block_pool_work, head_axes=None, flips=(1,),
+        observe=servers.block_pool_seen,
+    ),
 )  # fmt: skip
 
 OPERATIONS: dict[str, Operation] = {o.name: o for o in _OPERATIONS}

@@ -26,7 +26,7 @@ from .failures import CaseFailed
 from .operations import Inputs, operation_of
 from .params import integer
 
-_INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _WORDS = "called with other values in the same buffers: {}; a result is remembered by the address of its inputs"
 
 

@@ -61,6 +61,14 @@ def dtype_name(params: Params) -> str:
 
 def lengths(params: Params, name: str) -> tuple[int, ...]:
     """Lengths per sequence from a comma text such as ``"512,1,7,64"``; as many as ``batch``, zero allowed."""
+    found = numbers(params, name)
+    if len(found) != integer(params, "batch"):
+        raise ParamError(f"parameter {name}: {len(found)} lengths for batch {params.get('batch')}")
+    return found
+
+
+def numbers(params: Params, name: str) -> tuple[int, ...]:
+    """Whole numbers of at least 0 from a comma text."""
     value = params.get(name)
     texts = str(value).split(",") if isinstance(value, str | int) and not isinstance(value, bool) else []
     try:
@@ -69,6 +77,4 @@ def lengths(params: Params, name: str) -> tuple[int, ...]:
         found = ()
     if not found or min(found) < 0:
         raise ParamError(f"parameter {name}: {value!r} is no list of lengths such as '512,1,7'")
-    if len(found) != integer(params, "batch"):
-        raise ParamError(f"parameter {name}: {len(found)} lengths for batch {params.get('batch')}")
     return found

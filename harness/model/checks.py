@@ -13,8 +13,10 @@ from .params import NAME_CHARS, PARAMETERS, RESERVED, TEXT_CHARS
 
 #: The only whole numbers among the shared parameters that may be 0.
 LENGTHS = ("q_len", "kv_len")
+_DTYPES = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 CHOICES: dict[str, tuple[str, ...]] = {
-    "dtype": ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
+    "dtype": _DTYPES,
+    "kv_dtype": _DTYPES,
     "direction": ("fwd", "bwd"),
     "causal_alignment": ("bottom_right", "top_left"),
 }

@@ -10,6 +10,9 @@ from .terms import TriageState
 #: The name under which a change of status stands where others have a metric.
 STATUS = "status"
 
+#: In what a finding rests on, before the new compiler that it came with.
+CAME_WITH = "came with "
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -17,9 +20,11 @@ class Finding:
 
     ``kind`` is ``slower``, ``more`` (an exact metric grew), ``status`` (worked, and fails now) or ``noisier`` (nights
     scatter more around the same level; ``ratio`` is then of the spreads). ``state`` is SUSPECT, CONFIRMED or DISMISSED;
-    ``how`` tells what the state rests on. ``ratio`` is head / base with a 95 %
-    interval; ``level`` is the value that the history gave, in the metric's unit. ``last_good`` and ``first_bad`` are
-    ids of runs; ``incident`` is the open incident that already holds this series.
+    ``how`` tells what the state rests on. ``ratio`` is head / base with a 95 % interval; ``level`` is the value that
+    the history gave and ``value`` that of the newest run (exact metrics), in the metric's unit. ``cause`` names a new
+    compiler that an exact change came with, ``growth`` the exponents before and after where the whole line of cases
+    grows faster. ``last_good`` and ``first_bad`` are ids of runs; ``incident`` is the open incident that already holds
+    this series.
     """
 
     case: Case
@@ -33,6 +38,9 @@ class Finding:
     p: float | None = None
     smallest_detectable: float | None = None
     level: float | None = None
+    value: float | None = None
+    cause: str = ""
+    growth: str = ""
     base_status: str = "ok"
     head_status: str = "ok"
     last_good: str | None = None
@@ -86,6 +94,17 @@ class CoverageAlarm:
     since: str = ""
 
 
+@dataclass(frozen=True)
+class Latency:
+    """What one case took in the judged run: the median with its 95 % interval, seconds."""
+
+    workload: str
+    backend: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
 @dataclass
 class NightReport:
     """One judged run. ``suite_given`` is what ``--suite`` was given: a name or a file.
@@ -125,6 +144,7 @@ class NightReport:
     from_shadow: list[str] = field(default_factory=list)
     coverage: list[CoverageAlarm] = field(default_factory=list)
     noisier: list[Finding] = field(default_factory=list)
+    latencies: list[Latency] = field(default_factory=list)
 
     @property
     def new_confirmed(self) -> list[Incident]:

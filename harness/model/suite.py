@@ -97,15 +97,17 @@ def _product(axes: Mapping[str, Scalar | Sequence[Scalar]]) -> Iterator[dict[str
 def ragged(operation: str, pairs: Iterable[tuple[int, int]], **fixed: Scalar) -> Workload:
     """One ragged batch from (q_len, kv_len) per sequence; the lengths are kept in order as text."""
     pairs = list(pairs)
-    given: dict[str, Scalar] = {
-        **fixed,
-        "batch": len(pairs),
+    lens: dict[str, Scalar] = {
         "q_lens": ",".join(str(q) for q, _ in pairs),
         "kv_lens": ",".join(str(k) for _, k in pairs),
-        "q_len": max(q for q, _ in pairs),
-        "kv_len": max(k for _, k in pairs),
     }
-    return Workload(operation, _complete(given))
+    return Workload(operation, _complete({**fixed, **lens}))
+
+
+def _lengths(text: Scalar) -> list[int]:
+    """Lengths of a ragged batch; empty where the text holds none (which the check of parameters tells)."""
+    parts = text.split(",") if isinstance(text, str) else []
+    return [int(p) for p in parts] if all(p.strip().isdigit() and len(p) < 19 for p in parts) else []
 
 
 def _complete(given: dict[str, Scalar]) -> dict[str, Scalar]:
@@ -113,6 +115,11 @@ def _complete(given: dict[str, Scalar]) -> dict[str, Scalar]:
     if seq is not None:
         given.setdefault("q_len", seq)
         given.setdefault("kv_len", seq)
+    for longest in ("q_len", "kv_len"):
+        lens = _lengths(given.get(f"{longest}s"))
+        if lens:
+            given.setdefault("batch", len(lens))
+            given.setdefault(longest, max(lens))
     given.setdefault("batch", 1)
     given.setdefault("heads_q", 8)
     given.setdefault("heads_kv", given["heads_q"])

@@ -10,6 +10,9 @@ RULER_VERSION = "1"
 #: Option of a run that is one part, or is put together of the parts, of a sweep that was spread: "2/4".
 SHARD = "shard"
 
+#: Kind of a machine that is no device but what code was compiled for; its model is the architecture ("sm_90").
+COMPILE_TARGET = "compile_target"
+
 #: Version of the bundle's record layout; a reader refuses a newer one.
 BUNDLE_SCHEMA = 1
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from db.engine import Store
 from db.queries import IncidentDetail, incident, incidents
+from harness.judge.following import EVIDENCE
 from harness.judge.listing import overdue_suites
 from harness.model import InputError, TriageState
 from harness.model.reading import read_text
@@ -64,7 +65,8 @@ def _new(store: Store, policy: Policy, now: float, name: str) -> Event | None:
     effect = "" if i.effect is None else f", {i.effect - 1:+.0%}"
     since = f", since {i.first_bad_revision[:12]}" if i.first_bad_revision else ""
     cases = f"{i.regressions} case" + ("s" if i.regressions != 1 else "")
-    return _event(detail, policy, now, "new", f"{i.id}  {i.title}{effect}, {cases}{since}")
+    trace = next((f", trace {t}" for t in i.evidence.get(EVIDENCE) or ()), "")
+    return _event(detail, policy, now, "new", f"{i.id}  {i.title}{effect}, {cases}{since}{trace}")
 
 
 def _recovered(store: Store, policy: Policy, now: float, name: str) -> Event | None:

@@ -38,7 +38,7 @@ def check(policy: Policy, store: Store | None) -> dict[str, Any]:
         )  # fmt: skip
         warnings += [f"{policy.path}:{rule.line}: {text}" for text in _doubts(rule, held, matched)]
     return {
-        "policy": policy.path, "defaults": _settings(policy.defaults),
+        "policy": policy.path, "version": policy.version or None, "defaults": _settings(policy.defaults),
         "shadow": {
             "nights": policy.shadow.nights, "until": str(policy.shadow.until) if policy.shadow.until else None,
             "always": policy.shadow.always,

@@ -7,13 +7,14 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from harness.duration import seconds
-from harness.model import InputError
+from harness.model import InputError, content_key
 from harness.model.expr import Expression, compile_expr
 from harness.model.reading import read_text
 
@@ -58,7 +59,7 @@ def read_policy(path: str) -> Policy:
         raise InputError(f"{path}: nested too deep") from None
     reader = _Reader(path, _Lines(text))
     try:
-        return reader.policy(data)
+        return replace(reader.policy(data), version=content_key("policy", text)[:12])
     except ValueError:
         # From a table in a value's place, which a message cannot show.
         raise InputError(f"{path}:{reader.lines.of(reader.table, reader.count, '')}: {_BEYOND}") from None

@@ -122,6 +122,7 @@ class Policy:
     """A policy file, or what holds without one (``path`` None).
 
     ``night_budget_s`` bounds a night where ``--budget`` is not given, ``confirm_budget_s`` measuring suspects again.
+    ``version`` is a hash of the file's text, 12 hex digits.
     """
 
     defaults: Settings = Settings()
@@ -130,6 +131,7 @@ class Policy:
     night_budget_s: float | None = None
     confirm_budget_s: float | None = None
     path: str | None = None
+    version: str = ""
 
     def settings(self, case: CaseColumns, metric_name: str = PRIMARY) -> Settings:
         """What holds for one metric of one case; fields that nothing sets are None."""

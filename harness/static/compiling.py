@@ -11,12 +11,16 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from . import sass
+from harness.model import InputError, Scalar
+from harness.model.expr import Expression
+
+from . import banks, sass
+from .bundle import case_of
 from .limits import occupancy
 from .records import SCHEMA, StaticRecord
 
@@ -43,7 +47,10 @@ Source = Callable[[int, str], Iterable[tuple[str, Launch]]]
 def source(target: str) -> Source:
     """The function "package.module:function" that yields (label, launch) for an architecture and a grid."""
     module, _, name = target.partition(":")
-    found: Source = getattr(importlib.import_module(module), name)
+    try:
+        found: Source = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"{target}: {error}; name a package.module:function that yields (label, launch)") from None
     return found
 
 
@@ -53,14 +60,17 @@ def records(
     grid: str = "pull_request",
     cache: Path | None = None,
     match: str = "",
+    where: Expression | None = None,
 ) -> Iterator[StaticRecord]:
-    """A record per variant and target, in the order of ``launches``. ``match`` is a part of the label.
+    """A record per variant and target, in the order of ``launches``.
+
+    ``match`` is a part of the label; ``where`` looks at the columns of the case that the variant becomes.
 
     With ``cache``, a variant whose source, arguments, options and compiler are unchanged is read, not compiled.
     """
     for target in targets:
         for label, launch in launches(target, grid):
-            if match in label:
+            if match in label and (where is None or where(case_of(uncompiled(label, launch, target)).columns)):
                 yield compiled(label, launch, target, cache)
 
 
@@ -82,7 +92,8 @@ def compiled(label: str, launch: Launch, target: int, cache: Path | None = None)
     path = None if cache is None else cache / f"{key}.json"
     if path is not None and path.exists():
         with contextlib.suppress(ValueError, TypeError):
-            return StaticRecord(**(json.loads(path.read_text(encoding="utf-8")) | {"configuration": label}))
+            known = {"configuration": label, "problem": _problem(launch)}
+            return StaticRecord(**(json.loads(path.read_text(encoding="utf-8")) | known))
     record = _compile(label, launch, target, types, constants, attributes)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,6 +101,24 @@ def compiled(label: str, launch: Launch, target: int, cache: Path | None = None)
             json.dump(asdict(record), file, sort_keys=True)
         Path(file.name).replace(path)
     return record
+
+
+def uncompiled(label: str, launch: Launch, target: int) -> StaticRecord:
+    """What is known of a variant before it is compiled."""
+    options = {n.lower(): launch.arguments[n] for n in ("BLOCK_M", "BLOCK_N", "USE_DESC") if n in launch.arguments}
+    return StaticRecord(
+        kernel=launch.name,
+        configuration=label,
+        target=f"sm_{target}",
+        options={**options, **launch.options},
+        fp_fusion=bool(launch.options.get("enable_fp_fusion", True)),
+        problem=_problem(launch),
+    )
+
+
+def _problem(launch: Launch) -> dict[str, Scalar]:
+    # Kernels of earlier commits do not say it.
+    return dict(getattr(launch, "problem", {}))
 
 
 def _compile(
@@ -104,18 +133,12 @@ def _compile(
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    name = f"sm_{target}"
-    chosen = {n.lower(): launch.arguments[n] for n in ("BLOCK_M", "BLOCK_N", "USE_DESC") if n in launch.arguments}
-    common: dict[str, Any] = {
-        "kernel": launch.name,
-        "configuration": label,
-        "target": name,
-        "options": {**chosen, **launch.options},
-        "triton_version": _triton_version(),
-        "ptxas_version": ptxas_version(target),
-        "fp_fusion": bool(launch.options.get("enable_fp_fusion", True)),
-        "source_hash": str(launch.kernel.cache_key)[:16],
-    }
+    record = replace(
+        uncompiled(label, launch, target),
+        triton_version=_triton_version(),
+        ptxas_version=ptxas_version(target),
+        source_hash=str(launch.kernel.cache_key)[:16],
+    )
     log = io.StringIO()
     try:
         with _always_compiling(), contextlib.redirect_stdout(log):
@@ -126,14 +149,17 @@ def _compile(
             )
     except Exception as error:
         # The message of an assembler that ran out of something is the finding itself.
-        return StaticRecord(**common, error=f"{type(error).__name__}: {' '.join(str(error).split())}"[-400:])
+        return replace(record, error=f"{type(error).__name__}: {' '.join(str(error).split())}"[-400:])
     used = sass.report(log.getvalue())
+    registers, shared = used["registers"], int(made.metadata.shared)
     warps = int(getattr(made.metadata, "total_num_warps", None) or made.metadata.num_warps)
     columns = int(getattr(made.metadata, "tmem_size", 0) or 0)
-    shared = int(made.metadata.shared)
-    blocks, share, limited_by = occupancy(name, warps, used["registers"], shared, columns)
-    return StaticRecord(
-        **{**common, **used},
+    blocks, share, limited_by = occupancy(record.target, warps, registers, shared, columns)
+    return replace(
+        record,
+        registers=registers,
+        spill_bytes=used["spill_bytes"],
+        stack_bytes=used["stack_bytes"],
         shared_bytes=shared,
         tensor_columns=columns,
         warps=warps,
@@ -141,6 +167,7 @@ def _compile(
         occupancy=share,
         limited_by=limited_by,
         instructions=sass.count(disassemble(made.asm["cubin"])),
+        bank_conflict_ways=banks.ways(str(made.asm.get("ttgir", ""))),
     )
 
 

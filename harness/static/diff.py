@@ -10,19 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from .records import StaticRecord
+from harness.model import METRICS
 
-#: From strongest to weakest; moving to a weaker one is a loss.
-_MATRIX = (
-    ("tensor-memory", ("utchmma", "utcqmma", "utcimma", "utcomma")),
-    ("warp-group", ("hgmma", "qgmma", "igmma")),
-    ("warp", ("hmma", "qmma", "imma", "dmma")),
-)
-_WIDE = ("ldg_128", "ldg_256", "ldgsts_128", "utmaldg", "ublkcp")
-_NARROW = ("ldg_64", "ldg_32", "ldg_16", "ldg_8", "ldgsts_64", "ldgsts_32")
+from .records import MATRIX, StaticRecord
 
-#: The share of wide loads may fall by this much: a few narrow ones come and go with the epilogue.
-_SHARE_SLACK = 0.05
+#: The share of wide loads may fall by this much.
+_SHARE_SLACK = METRICS["wide_load_share"].slack
 
 ALERTS = ("does not compile", "new spills", "lost occupancy", "lost matrix instructions", "lost wide loads")
 
@@ -98,10 +91,9 @@ def _changes(a: StaticRecord, b: StaticRecord) -> Iterable[tuple[str, str]]:
             f"{a.occupancy:.0%} -> {b.occupancy:.0%} ({b.limited_by}), registers {a.registers} -> {b.registers}, "
             f"shared {a.shared_bytes} -> {b.shared_bytes}{options}",
         )
-    kind_a, kind_b = _matrix(a), _matrix(b)
-    if kind_b > kind_a:
+    if b.matrix_level < a.matrix_level:
         yield "lost matrix instructions", f"{_matrix_name(a)} -> {_matrix_name(b)}{options}"
-    share_a, share_b = _wide_share(a), _wide_share(b)
+    share_a, share_b = a.wide_load_share or 0.0, b.wide_load_share or 0.0
     if share_b < share_a - _SHARE_SLACK:
         yield "lost wide loads", f"{share_a:.0%} -> {share_b:.0%} of the global loads are 128 bits or more{options}"
     parts = [
@@ -127,16 +119,6 @@ def _options(a: StaticRecord, b: StaticRecord) -> str:
     return f" [{', '.join(parts)}]" if parts else ""
 
 
-def _matrix(r: StaticRecord) -> int:
-    """Rank of the strongest kind of matrix instruction; after the last where there is none."""
-    return next((n for n, (_, kinds) in enumerate(_MATRIX) if r.count(*kinds)), len(_MATRIX))
-
-
 def _matrix_name(r: StaticRecord) -> str:
-    found = [f"{r.count(*kinds)} {name}" for name, kinds in _MATRIX if r.count(*kinds)]
+    found = [f"{r.count(*kinds)} {name}" for name, _, kinds in MATRIX if r.count(*kinds)]
     return " + ".join(found) or "none"
-
-
-def _wide_share(r: StaticRecord) -> float:
-    wide, narrow = r.count(*_WIDE), r.count(*_NARROW)
-    return wide / (wide + narrow) if wide + narrow else 0.0

@@ -15,12 +15,14 @@ from harness.model import (
     Case,
     Environment,
     InfrastructureError,
+    InputError,
     Measurement,
     MeasureOptions,
     Status,
     Value,
 )
 from harness.model.serde import from_plain, to_plain
+from harness.variables import ENV_PARAMETER, axis
 
 from .identity import Identity, WorkerSpec, identify
 from .launch import how_it_ended, kill_session
@@ -49,7 +51,8 @@ class WorkerClient:
     """Asks a persistent worker to measure. Use as a context manager or call :meth:`close`.
 
     A worker that crashed or was killed is replaced at the next call; with ``spec.isolate`` each case has a fresh
-    one. Not for use by several threads at once.
+    one. A case whose workload names variables (``env``) is measured in a worker that has them from its start. Not for
+    use by several threads at once.
     """
 
     def __init__(self, spec: WorkerSpec, *, start_timeout_s: float = 120.0) -> None:
@@ -59,6 +62,8 @@ class WorkerClient:
         self._measured: tuple[str, str] | None = None
         self._prepared: dict[int, _Prepared] = {}
         self._numbers = itertools.count(1)
+        self._others: dict[str, WorkerClient] = {}
+        self._elsewhere: dict[int, tuple[WorkerClient, int]] = {}
 
     @classmethod
     def connect(cls, spec: WorkerSpec, *, start_timeout_s: float = 120.0) -> WorkerClient:
@@ -83,8 +88,14 @@ class WorkerClient:
     def measure(self, case: Case, options: MeasureOptions | None = None) -> Measurement:
         """Measure one case. What happens to the case or to the worker becomes the measurement's status."""
         options = options or MeasureOptions()
-        body = {"case": to_plain(case), "options": to_plain(options)}
         started, clock = time.time(), time.perf_counter()
+        try:
+            asked = self._of(case)
+        except InputError as error:
+            return Measurement(case, Status.INVALID, started, detail=f"bad workload: {error}")
+        if asked is not self:
+            return asked.measure(case, options)
+        body = {"case": to_plain(case), "options": to_plain(options)}
         try:
             plain = self._ask("measure", body, options.timeout_s, timed=True, alone=self.spec.isolate)
         except (Died, TimedOut, CaseError) as error:
@@ -100,6 +111,15 @@ class WorkerClient:
         Raises :class:`CaseError` with the status when it cannot be.
         """
         options = options or MeasureOptions()
+        try:
+            asked = self._of(case)
+        except InputError as error:
+            raise CaseError(Status.INVALID, f"bad workload: {error}") from None
+        if asked is not self:
+            there = asked.prepare(case, options)
+            handle = next(self._numbers)
+            self._elsewhere[handle] = asked, there
+            return handle
         body = {"case": to_plain(case), "options": to_plain(options)}
         try:
             link, told = self._prepare_alone(body, options) if self.spec.isolate else self._prepare(body, options)
@@ -111,6 +131,9 @@ class WorkerClient:
 
     def first_call_s(self, handle: int) -> float | None:
         """Seconds of the first call of a prepared case, compilation included; None where it had been called before."""
+        if handle in self._elsewhere:
+            asked, there = self._elsewhere[handle]
+            return asked.first_call_s(there)
         return self._held(handle).first_call_s
 
     def _prepare(self, body: Message, options: MeasureOptions) -> tuple[Link, Message]:
@@ -132,6 +155,9 @@ class WorkerClient:
 
     def sample(self, handle: int, n: int) -> list[float]:
         """``n`` cold samples in seconds of a prepared case. Raises :class:`CaseError` when the worker is lost."""
+        if handle in self._elsewhere:
+            asked, there = self._elsewhere[handle]
+            return asked.sample(there, n)
         held = self._held(handle)
         link = held.link
         try:
@@ -155,6 +181,10 @@ class WorkerClient:
 
     def release(self, handle: int) -> None:
         """Free what a prepared case holds; nothing happens when it is gone already."""
+        if handle in self._elsewhere:
+            asked, there = self._elsewhere.pop(handle)
+            asked.release(there)
+            return
         if (held := self._prepared.pop(handle, None)) is None:
             return
         link = held.link
@@ -174,6 +204,10 @@ class WorkerClient:
 
     def close(self) -> None:
         """End the connection; the worker stays for the next client. Prepared cases are released."""
+        for other in self._others.values():
+            other.close()
+        self._others.clear()
+        self._elsewhere.clear()
         for held in self._prepared.values():
             if held.link is not self._link:
                 _discard(held.link)
@@ -183,7 +217,9 @@ class WorkerClient:
             self._link = None
 
     def shutdown(self) -> None:
-        """End the worker too."""
+        """End the worker too, and those of other variables."""
+        for other in self._others.values():
+            other.shutdown()
         link = self._link
         if link is not None:
             with contextlib.suppress(NotBegun, Died, TimedOut):
@@ -198,6 +234,21 @@ class WorkerClient:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _of(self, case: Case) -> WorkerClient:
+        """The client whose worker has the variables of the case; InputError for variables that may not be set."""
+        text = case.workload.params.get(ENV_PARAMETER)
+        wanted = axis(str(text)) if text is not None else {}
+        held = dict(self.spec.variables)
+        if all(held.get(name) == value for name, value in wanted.items()):
+            return self
+        key = str(text)
+        if key not in self._others:
+            variables = tuple(sorted({**held, **wanted}.items()))
+            unset = tuple(name for name in self.spec.unset if name not in wanted)
+            spec = replace(self.spec, variables=variables, unset=unset)
+            self._others[key] = WorkerClient(spec, start_timeout_s=self._start_timeout_s)
+        return self._others[key]
 
     def _ask(self, op: str, body: Message, limit_s: float, *, timed: bool, alone: bool = False) -> Any:
         """One request, asked of a new worker where the old one went away before it began."""

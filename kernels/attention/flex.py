@@ -156,12 +156,14 @@ BACKENDS = (
             {
                 "cpu": Support(
                     directions=("fwd",),
+                    head_dim_v=True,
                     masks=("bool", "additive"),
                     window=True,
                     softcap=True,
                     empty=False,
                 ),
                 "cuda": Support(
+                    head_dim_v=True,
                     masks=("bool", "additive"),
                     window=True,
                     softcap=True,

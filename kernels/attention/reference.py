@@ -38,11 +38,12 @@ def attention(
     mask: Tensor | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> Tensor:
-    """Attention, computed and returned in ``dtype``: (B, Hq, Sq, D).
+    """Attention, computed and returned in ``dtype``: (B, Hq, Sq, Dv).
 
     Args:
         q: (B, Hq, Sq, D).
-        k, v: (B, Hkv, Skv, D); Hq is a multiple of Hkv, query head h uses K/V head h // (Hq / Hkv).
+        k: (B, Hkv, Skv, D) and v: (B, Hkv, Skv, Dv), of any floating dtype; Hq is a multiple of Hkv, query head h uses
+            K/V head h // (Hq / Hkv).
         causal: query i sees key j only where j <= i + offset; offset is Skv - Sq ("bottom_right") or 0
             ("top_left").
         window: query i sees key j only where j > i + offset - window; with ``causal`` that is ``window``
@@ -114,11 +115,11 @@ def varlen_attention(
     scale: float | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> Tensor:
-    """Attention of sequences laid end to end, each on its own: (total_q, Hq, D) in ``dtype``.
+    """Attention of sequences laid end to end, each on its own: (total_q, Hq, Dv) in ``dtype``.
 
     Args:
         q: (total_q, Hq, D).
-        k, v: (total_k, Hkv, D).
+        k, v: (total_k, Hkv, D), (total_k, Hkv, Dv).
         cu_seqlens_q, cu_seqlens_k: (B + 1,) int32, where each sequence begins; empty ones are allowed.
         max_seqlen_q, max_seqlen_k: largest lengths; not needed here.
 
@@ -139,4 +140,4 @@ def varlen_attention(
             dtype=dtype,
         )
         out.append(one[0].transpose(0, 1))
-    return torch.cat(out) if out else torch.zeros_like(q, dtype=dtype)
+    return torch.cat(out) if out else q.new_zeros((*q.shape[:-1], v.shape[-1]), dtype=dtype)

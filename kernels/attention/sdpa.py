@@ -6,6 +6,7 @@ an explicit mask, or the lower-right bias that the CUDA kernels know, or declare
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..backend import Backend, Capabilities, Problem, Support, lengths
@@ -155,12 +156,13 @@ def _flash_cuda(problem: Problem) -> str | None:
 
 
 _CPU = Support(masks=("bool", "additive"), window=True)
+_MATH = replace(_CPU, head_dim_v=True)
 
 BACKENDS = (
     Backend(
         "sdpa_math",
         {"attention": f"{MODULE}:math"},
-        Capabilities({"cpu": _CPU, "cuda": _CPU}),
+        Capabilities({"cpu": _MATH, "cuda": _MATH}),
         "PyTorch SDPA, math kernel",
         probe=f"{MODULE}:probe",
     ),

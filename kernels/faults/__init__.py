@@ -76,6 +76,71 @@ FAULTS: dict[str, Fault] = {
             "page_size < 64",
             "pages below 64 keys are laid out anew before every step",
         ),
+        Fault(
+            "gqa_gradients_summed", "gradients_gloo", "kv_gradients", "kernels.faults.batch_memory:gradients_summed",
+            "ranks > 1 and heads_kv < heads_q",
+            "gradients of shared key and value heads are added up over ranks instead of averaged",
+        ),
+        Fault(
+            "mask_per_step", "mask_pooled", "token_mask", "kernels.faults.batch_memory:mask_per_step",
+            "hidden and steps > 1",
+            "a mask that hides tokens is made by operators in each step",
+        ),
+        Fault(
+            "register_pressure", "row_softmax", "compile", "kernels.faults.register_pressure:launches",
+            "columns > 512",
+            "one warp holds a whole row in registers, however wide the row is; seen in the compiled code",
+        ),
+        Fault(
+            "pruning_zeroes", "entropy_pruning", "kv_pruning", "kernels.faults.batch_memory:zeroed_keys",
+            "keep < 1",
+            "pruned keys are zeroed and stay in the cache and in the softmax",
+        ),
+        Fault(
+            "step_quadratic", "step_segmented", "model_step", "kernels.faults.memory_incident:quadratic_prefill",
+            "phase == 'prefill'",
+            "a prefill falls back, in silence, to keeping all scores of the batch",
+        ),
+        Fault(
+            "step_over_limit", "step_segmented", "model_step", "kernels.faults.memory_incident:over_limit_prefill",
+            "phase == 'prefill' and batch * q_len * kv_len >= 1048576",
+            "the same fallback from a million scores a head on, which does not fit into a small device",
+        ),
+        Fault(
+            "switch_copies_cache", "segmented", "attention", "kernels.faults.memory_incident:switched_attention",
+            "env == 'FLASH_ATTN_DISABLE_TMA=1'",
+            "the path that a switch chooses copies keys and values before every call",
+        ),
+        Fault(
+            "rope_to_longest", "rope_per_length", "rope", "kernels.faults.memory_incident:rope_to_longest",
+            "shortest < q_len",
+            "in a mixed batch angles are computed anew for every sequence, up to the longest",
+        ),
+        Fault(
+            "server_capacity", "server_trimmed", "serving", "kernels.faults.servers:serve",
+            "shortest < capacity",
+            "a server walks the whole capacity of each slot for every token",
+        ),
+        Fault(
+            "server_narrow", "server_trimmed", "serving", "kernels.faults.servers:serve",
+            "heads_q * head_dim * variance > 65504",
+            "a server's layer norm sums squares in float16, which ends at 65504",
+        ),
+        Fault(
+            "server_boundary", "server_trimmed", "serving", "kernels.faults.servers:serve",
+            "new_tokens > 1 or shortest % 128 != 0",
+            "a server's tokens past the last whole block of 128 keys walk block by block",
+        ),
+        Fault(
+            "compiled_each_size", "compiled_auto", "compiled_batches", "kernels.faults.servers:each_size",
+            "distinct > 2",
+            "every batch size is compiled by itself instead of becoming a variable of one graph",
+        ),
+        Fault(
+            "pool_side_by_side", "pool_paged", "block_pool", "kernels.faults.servers:long_side_by_side",
+            "longest / page_size > 16",
+            "requests of more than 16 blocks want them side by side in a paged pool",
+        ),
     )
 }  # fmt: skip
 

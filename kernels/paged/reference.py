@@ -33,7 +33,7 @@ def paged_attention(
     scale: float | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> Tensor:
-    """As :func:`kernels.paged.paged_attention`, computed and returned in ``dtype``: (total_q, Hq, D)."""
+    """As :func:`kernels.paged.paged_attention`, computed and returned in ``dtype``: (total_q, Hq, Dv)."""
     starts, sizes, tables = cu_seqlens_q.tolist(), cache_seqlens.tolist(), block_table.tolist()
     out = []
     for n, size in enumerate(sizes):
@@ -50,4 +50,4 @@ def paged_attention(
             dtype=dtype,
         )
         out.append(one[0].transpose(0, 1))
-    return torch.cat(out) if out else torch.zeros_like(q, dtype=dtype)
+    return torch.cat(out) if out else q.new_zeros((*q.shape[:-1], v_cache.shape[-1]), dtype=dtype)

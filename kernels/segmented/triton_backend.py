@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from ..backend import Backend, Capabilities, Support
+from ..backend import STORED, Backend, Capabilities, Support
 
 MODULE = "kernels.segmented.triton_attention"
 
 #: Head sizes below 16 would be padded to the smallest matrix tile; those are left to other backends.
-SUPPORT = Support(dtypes=("float16", "bfloat16"), max_head_dim=256, head_dim_multiple=8, window=True, softcap=True)
+SUPPORT = Support(
+    dtypes=("float16", "bfloat16"), max_head_dim=256, head_dim_multiple=8, window=True, softcap=True, kv_dtypes=STORED,
+    head_dim_v=True,
+)  # fmt: skip
 
 BACKENDS = (
     Backend(

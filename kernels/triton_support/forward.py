@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from ..backend import Unsupported
 from . import tiles
 from .choices import choose
 from .forward_kernel import attend, merge
 from .launch import Launch
-from .targets import Facts
+from .targets import EIGHT_SINCE, Facts, interpreting
 from .tiles import Config
 
 LOG2E = math.log2(math.e)
@@ -93,6 +94,8 @@ def plan(
 
     Nothing is run, and no length is read from the device. Tensors are allocated on the device of ``q``.
     """
+    if k.dtype is torch.float8_e4m3fn and facts.arch < EIGHT_SINCE and not interpreting():
+        raise Unsupported(f"float8_e4m3fn needs compute capability 8.9; this device has {facts.arch / 10:.1f}")
     heads_q = q.shape[1]
     heads_kv = k.shape[2] if layout.page_size else k.shape[1]
     group = heads_q // heads_kv
@@ -110,7 +113,7 @@ def plan(
             f"rows{min(256, tiles.power_of_two(rows))} kv{tiles.power_of_two(layout.kv_len)} "
             f"causal{int(rule.causal)} window{int(rule.window is not None)} softcap{int(rule.softcap is not None)}"
         )
-        config = choose(facts.name, key, tiles.forward_config(facts.arch, max(head_k, head_v), rows, plain))
+        config = choose(facts.name, key, tiles.forward_config(facts.arch, max(head_k, head_v), rows, plain, group))
     per_head = -(-rows // config.block_m)
     programs = per_head * layout.batch * heads_kv
     if splits is None:

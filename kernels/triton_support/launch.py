@@ -31,13 +31,15 @@ Signature = tuple[dict[str, str], dict[str, Any], dict[tuple[int, ...], list[lis
 class Launch:
     """``kernel[grid](**arguments, **options)``. ``grid`` has one number; nothing is launched where it is 0.
 
-    ``arguments`` are by name, constexpr ones included; ``options`` are num_warps, num_stages and the like.
+    ``arguments`` are by name, constexpr ones included; ``options`` are num_warps, num_stages and the like. ``problem``
+    says in shared parameter names what it is launched for, where the launch is one of those that ship.
     """
 
     kernel: Any
     grid: int
     arguments: Mapping[str, Any]
     options: Mapping[str, Any] = field(default_factory=dict)
+    problem: Mapping[str, bool | int | float | str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

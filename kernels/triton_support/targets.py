@@ -23,6 +23,9 @@ class Facts:
     name: str = ""
 
 
+#: The first architecture that converts float8_e4m3fn.
+EIGHT_SINCE = 89
+
 #: Published parts to compile for where no device is there: A100, H200, B200.
 PARTS: dict[int, Facts] = {
     80: Facts(80, 108, 40 << 20, 163 << 10, "sm_80"),

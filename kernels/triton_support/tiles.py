@@ -78,7 +78,8 @@ _PLAIN = {
         256: (128, 64, 8, 2),
     },
 }
-_PLAIN[100] = _PLAIN[90]
+# Two parts of a head without a causal mask keep more in registers there.
+_PLAIN[100] = {**_PLAIN[90], 80: (128, 64, 8, 2), 96: (128, 64, 8, 2)}
 _RICH = {
     80: {
         64: (128, 64, 8, 3),
@@ -133,7 +134,7 @@ _BACKWARD_KV = {
         96: (64, 64, 8, 2),
         128: (64, 64, 8, 2),
         160: (32, 64, 8, 2),
-        192: (32, 64, 8, 2),
+        192: (16, 64, 8, 2),
         256: (32, 64, 8, 2),
     },
 }
@@ -181,8 +182,8 @@ def _row(table: dict[int, tuple[int, int, int, int]], head_dim: int) -> tuple[in
     return table[next((c for c in CLASSES if head_dim <= c), CLASSES[-1])]
 
 
-def forward_config(arch: int, head_dim: int, rows: int, plain: bool = True) -> Config:
-    """Tiles of the forward kernel. ``head_dim`` is the larger of those of K and V; ``rows``: queries x group.
+def forward_config(arch: int, head_dim: int, rows: int, plain: bool = True, group: int = 1) -> Config:
+    """Tiles of the forward kernel. ``head_dim`` is the larger of those of K and V; ``rows``: queries x ``group``.
 
     ``plain``: dense K and V under at most a causal mask. Few rows (decode) want a small tile and deep pipelining: such
     a launch is bound by memory.
@@ -198,10 +199,12 @@ def forward_config(arch: int, head_dim: int, rows: int, plain: bool = True) -> C
             return Config(block_m, 64 if block_m < 64 or table != 80 else 32, 4, stages)
         if block_m == 64:
             return Config(64, 64 if table != 80 else 32, 8, 2)
-        return Config(block_m, 32, 4, 2)
+        return Config(block_m, 32, 4, 2 if plain or head_dim > 192 else 3)
     if not table:
         return Config(64, 64, 4, 2) if head_dim <= 64 else Config(64, 32, 4 if head_dim <= 128 else 8, 2)
-    return Config(*_row((_PLAIN if plain else _RICH)[table], head_dim), descriptor=table >= 90)
+    # Packed rows cost registers for their addresses, which these cannot spare.
+    tight = group > 1 and (table == 80 or (table == 90 and head_dim > 192))
+    return Config(*_row((_PLAIN if plain and not tight else _RICH)[table], head_dim), descriptor=table >= 90)
 
 
 def backward_config(arch: int, head_dim: int, kernel: str) -> Config:

@@ -13,15 +13,17 @@ base="$(git merge-base "${BASE_REF:?}" "$head")"
 mkdir -p "$out"
 printf '{"number": %s, "sha": "%s"}\n' "$number" "$head" >"$out/claim.json"
 
-# Nothing that is measured changed (pages, or all of it was taken back): the report says so, and that is all.
-if ! git diff --name-only -z "$base" "$head" | tr '\0' '\n' | grep -qvE '^(docs/|[^/]*\.md$|dashboard/|LICENSE$)'; then
-  echo "nothing that is measured changed" >&2
-  printf '{"base": "%s", "head": "%s", "cases": [], "unchanged": true}\n' "$base" "$head" >"$out/report.json"
-  exit 0
-fi
-
-args=(--base "$base" --head "$head" --suite "${SUITE:-boundary}" --budget "${BUDGET:-20m}" --device "${DEVICE:-cpu}" --json)
+# Only cases that the change can touch, the likeliest first; where there are none, the report says so.
+args=(--base "$base" --head "$head" --affected --suite "${SUITE:-full}" --budget "${BUDGET:-20m}" --device "${DEVICE:-cpu}" --json)
 [ -z "${WHERE:-}" ] || args+=(--where "$WHERE")
 code=0
 "$attnwatch" compare "${args[@]}" >"$out/report.json" || code=$?
 [ "$code" -le 1 ] || exit "$code"
+
+# Where Triton kernels changed: registers, spills, occupancy and instructions of both, compiled without a GPU into the
+# same report. What cannot be compiled does not cost what was measured.
+if [ -z "${WHERE:-}" ] && ! git diff --quiet "$base" "$head" -- ':(glob)kernels/**/triton_*.py' kernels/triton_support; then
+  code=0
+  "$attnwatch" static --base "$base" --head "$head" --add-to "$out/report.json" >&2 || code=$?
+  [ "$code" -le 1 ] || echo "::warning title=attnwatch::the kernels were not compiled"
+fi

@@ -175,7 +175,7 @@ def test_a_pull_request_is_measured_from_its_merge_base(repo: tuple[Box, str], c
     box.command("attnwatch", {"compare": '{"cases": []}'}, code)
     out = bench(box, here, head, WHERE="kv_len > 1; $(touch x)")
     (call,) = box.made()
-    assert call[:6] == ["attnwatch", "compare", "--base", base, "--head", head]
+    assert call[:7] == ["attnwatch", "compare", "--base", base, "--head", head, "--affected"]
     assert call[-2:] == ["--where", "kv_len > 1; $(touch x)"]
     assert json.loads((out / "claim.json").read_text()) == {"number": 7, "sha": head}
     assert (out / "report.json").read_text() == '{"cases": []}'
@@ -185,13 +185,41 @@ def test_pages_alone_measure_nothing_and_say_so(repo: tuple[Box, str]) -> None:
     from harness.comment.reading import read_report
 
     box, here = repo
-    box.command("attnwatch", code=9)
     change(here, "docs/page.md")
-    out = bench(box, here, change(here, "README.md"))
-    assert box.made() == []
-    facts = read_report(str(out / "report.json"))
+    head = change(here, "README.md")
+    # The real command: what is measured is decided in one place, and it needs no kernels to see that there is nothing.
+    (box.bin / "attnwatch").write_text(f'#!/bin/sh\nexec {sys.executable} -m harness.cli "$@"\n')
+    (box.bin / "attnwatch").chmod(0o755)
+    facts = read_report(str(bench(box, here, head) / "report.json"))
     assert facts.state == "unchanged" and facts.cases == 0
+    box.command("attnwatch", code=9)
     bench(box, here, change(here, "sub/README.md.py"), expect=9)
+
+
+@pytest.mark.parametrize("code", [0, 1, 3])
+def test_triton_kernels_that_changed_are_compiled_into_the_report(repo: tuple[Box, str], code: int) -> None:
+    box, here = repo
+    base, head = git(here, "rev-parse", "main"), change(here, "kernels/paged/triton_append.py")
+    report = 'case "$1" in compare) echo \'{"cases": []}\';; static) exit ' + f"{code};; esac\n"
+    (box.bin / "attnwatch").write_text(f'#!/bin/sh\necho "$@" >>{box.folder}/asked\n{report}')
+    (box.bin / "attnwatch").chmod(0o755)
+    out = bench(box, here, head)
+    asked = (box.folder / "asked").read_text().splitlines()
+    assert asked[1] == f"static --base {base} --head {head} --add-to {out}/report.json"
+    bench(box, here, head, WHERE="kv_len > 1")
+    assert len((box.folder / "asked").read_text().splitlines()) == 3, "some cases alone were asked for"
+
+
+@pytest.mark.parametrize("code", [0, 1, 3])
+def test_a_night_compiles_first_where_it_is_asked_to(box: Box, code: int) -> None:
+    script = f'#!/bin/sh\necho "$@" >>{box.folder}/asked\ncase "$1" in static) exit {code};; esac\n'
+    (box.bin / "attnwatch").write_text(script)
+    (box.bin / "attnwatch").chmod(0o755)
+    env = {"ATTNWATCH": str(box.bin / "attnwatch"), "OUT": str(box.folder / "out"), "STATIC_GRID": "full"}
+    told = box.run("nightly.sh", expect=1 if code == 1 else 0, **env).stdout
+    asked = (box.folder / "asked").read_text().splitlines()
+    assert asked[0].startswith("static --grid full --reason nightly") and asked[1].startswith("nightly")
+    assert ("were not compiled" in told) == (code == 3)
 
 
 def test_what_could_not_be_measured_is_no_report(repo: tuple[Box, str]) -> None:
@@ -232,6 +260,25 @@ def test_a_night_beats_only_where_it_judged(box: Box, code: int) -> None:
         assert (out / "night.md").read_text() == "page"
         assert box.made()[-1] == ["attnwatch", "db", "backup", "--force", f"{out}/store.db"]
     assert box.made()[0][:4] == ["attnwatch", "nightly", "--suite", "smoke"]
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_night_tells_monitors_and_does_not_wait_for_them(box: Box, code: int) -> None:
+    box.command("attnwatch", code=code)
+    env = {"ATTNWATCH": str(box.bin / "attnwatch"), "OUT": str(box.folder / "out")}
+    box.run("nightly.sh", expect=code, TEXTFILE="/x/a.prom", OTEL_EXPORTER_OTLP_ENDPOINT="http://c", **env)
+    asked = [c[1:] for c in box.made()]
+    assert ["metrics", "--textfile", "/x/a.prom"] in asked, "a night that failed is worth a figure too"
+    assert (["traces"] in asked) == (code == 0)
+
+
+def test_a_monitor_that_is_away_turns_no_night_red(box: Box) -> None:
+    script = '#!/bin/sh\ncase "$1" in metrics|traces) exit 3;; esac\n'
+    (box.bin / "attnwatch").write_text(script)
+    (box.bin / "attnwatch").chmod(0o755)
+    env = {"ATTNWATCH": str(box.bin / "attnwatch"), "OUT": str(box.folder / "out")}
+    told = box.run("nightly.sh", TEXTFILE="/x/a.prom", OTEL_EXPORTER_OTLP_ENDPOINT="http://c", **env).stdout
+    assert "no metrics were written" in told and "no trace was sent" in told
 
 
 def test_the_browser_gets_the_name_that_tests_look_for(box: Box) -> None:

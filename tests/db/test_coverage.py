@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from db.coverage import SuiteRun, runs_alike, suite_starts
+from db.coverage import SuiteRun, already_measured, runs_alike, suite_starts
+from db.health import unstable_cases
 from db.queries import last_measured, mean_durations
 from harness.ingest import ingest_bundle
-from harness.model import Machine, Reason, Status
+from harness.model import Machine, Reason, Revision, Status
 
 from .conftest import Fresh
 from .factory import DAY, MACHINE, START, make_case, make_measurement, make_run, write_run
@@ -61,3 +64,48 @@ def test_runs_alike_share_machine_suite_and_reason(fresh: Fresh, tmp_path: Path)
         ("smoke", "Other"): [START + 3 * DAY],
         ("weekly", "Test CPU"): [START + DAY],
     }
+
+
+def test_unstable_are_cases_that_ran_and_failed_lately(fresh: Fresh, tmp_path: Path) -> None:
+    a, b, c, d = (make_case(i) for i in range(4))
+    bundle = tmp_path / "b.jsonl"
+    write_run(bundle, make_run(0), [make_measurement(a, status=Status.CRASHED), make_measurement(d)])
+    write_run(bundle, make_run(1), [make_measurement(x) for x in (a, b, c)])
+    retried = [
+        make_measurement(b, status=Status.CRASHED, attempt=1),
+        make_measurement(b, attempt=2),
+        make_measurement(c, status=Status.UNSUPPORTED),
+        make_measurement(d, status=Status.DESELECTED),
+    ]
+    write_run(bundle, make_run(2), [*retried, make_measurement(a)])
+    with fresh() as store:
+        ingest_bundle(store, bundle)
+        assert unstable_cases(store, runs=2) == {b.key}, "a second try that went well does not hide the first"
+        assert unstable_cases(store) == {a.key, b.key}
+        assert unstable_cases(store, runs=1) == {b.key}
+
+
+def test_results_are_known_by_ruler_environment_and_method(fresh: Fresh, tmp_path: Path) -> None:
+    a, b, c, d = (make_case(i) for i in range(4))
+    run = make_run(0, options={"seed": 1, "max_seconds": 1.0, "driver": "asv"})
+    made = [
+        make_measurement(a), make_measurement(b, status=Status.CRASHED), make_measurement(c, status=Status.INVALID),
+        make_measurement(d, status=Status.DESELECTED),
+    ]  # fmt: skip
+    with fresh() as store:
+        ingest_bundle(store, write_run(tmp_path / "b.jsonl", run, made))
+
+        def known(**changes: Any) -> set[str]:
+            return already_measured(store, replace(run, **changes))
+
+        assert known() == {a.key, b.key}, "a kernel that fails is a result, a machine that was disturbed is none"
+        assert known(suite="other", revision=Revision("rev9"), id="x") == {a.key, b.key}, "contents count, not names"
+        assert known(options={"seed": 1, "max_seconds": 1.0, "driver": "fleet", "where": "x"}) == {a.key, b.key}
+        assert known(options={"seed": 2, "max_seconds": 1.0}) == known(options={"seed": 1}) == set()
+        assert known(ruler_version="other") == set()
+        around = run.environment
+        for other in (
+            replace(around, kernels_hash="k9"), replace(around, packages={"torch": "2.14.0"}),
+            replace(around, variables={"OMP_NUM_THREADS": "3"}), replace(around, machine=OTHER),
+        ):  # fmt: skip
+            assert known(environment=other) == set()

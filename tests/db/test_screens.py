@@ -11,6 +11,7 @@ from sqlalchemy import event
 
 from db import screens
 from db.engine import Store, open_store
+from db.health import unstable_cases
 from db.queries import incidents
 from db.repository import IncidentRecord, RegressionRecord, set_owner, triage, upsert_incident
 from harness.ingest import ingest_bundle
@@ -165,6 +166,12 @@ def test_attempts_troubles_and_incidents_of_cases(store: Store) -> None:
     report(store, "i", CASES[:1])
     assert screens.incidents_of_cases(store, [c.key for c in CASES]) == {CASES[0].key: [("i", "new")]}
     assert incidents(store)[0].regressions == 1
+
+
+def test_unstable_cases_are_those_of_incidents_too(store: Store) -> None:
+    report(store, "i", CASES[:2])
+    assert unstable_cases(store) == {c.key for c in CASES[:3]}, "the third ran, and crashed once"
+    assert unstable_cases(store, runs=1) == set(), "neither happened since the newest run began"
 
 
 def test_steps_are_where_the_environment_changed(store: Store, tmp_path: Path) -> None:

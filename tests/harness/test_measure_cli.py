@@ -200,3 +200,25 @@ def test_real_smoke_cases_with_a_backend_of_the_users_own(cli: Cli, tmp_path: Pa
     assert code == 0, stderr
     statuses = {c["backend"].rpartition(":")[2]: c["status"] for c in json.loads(stdout)["cases"]}
     assert statuses == {"sdpa_math": "ok", "right": "ok", "wrong": "wrong", "dies": "crashed"}, stderr
+
+
+@pytest.mark.slow
+def test_what_a_store_holds_is_not_measured_again(cli: Cli, tmp_path: Path) -> None:
+    from db.engine import open_store
+    from harness.ingest import ingest_bundle
+
+    db, out = str(tmp_path / "x.db"), tmp_path / "b.jsonl"
+    args = ("--suite", suite(tmp_path), "--backend", "sdpa_math", "--device", "cpu", "--json", "--reuse", db)
+    with open_store(db) as store:
+        code, told, said = cli(*args, "--out", str(out), "--where", "q_len < 3")
+        assert code == 0 and json.loads(told)["counts"] == {"ok": 2} and "0 of 2 cases are in" in said
+        ingest_bundle(store, out)
+    again = tmp_path / "again.jsonl"
+    code, told, said = cli(*args, "--out", str(again))
+    assert code == 0 and [c["q_len"] for c in json.loads(told)["cases"]] == [3, 4] and "2 of 4 cases are in" in said
+    code, told, _ = cli(*args, "--out", str(tmp_path / "none.jsonl"), "--where", "q_len < 3")
+    assert code == 0 and json.loads(told)["measured"] == 0 and not (tmp_path / "none.jsonl").exists()
+    code, told, _ = cli(*args, "--out", str(again), "--quick")
+    assert json.loads(told)["measured"] == 4, "measured otherwise is another result"
+    code, _, said = cli(*args, "--shard", "1/2")
+    assert code == 2 and "exclude each other" in said

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from kernels.attention import attention, varlen_attention
+from kernels.attention import attention, reference, varlen_attention
 from kernels.paged import paged_attention
 from kernels.registry import UnknownBackend, Unsupported
 
@@ -25,7 +25,9 @@ def test_unknown_backend() -> None:
     "change, message",
     [
         ({"q": normal(2, 3, 4)}, "q must have 4 dimensions"),
-        ({"v": normal(2, 2, 6, 5)}, "k is .* and v .* equal"),
+        ({"v": normal(2, 2, 7, 8)}, "k is .* and v .* equal"),
+        ({"v": normal(2, 2, 6, 8).half()}, "v is float16 and k float32"),
+        ({"v": normal(2, 2, 6, 8).to(torch.float8_e5m2)}, "v is float8_e5m2 and k float32"),
         ({"q": normal(1, 4, 5, 8)}, "batch of q is 1 and of k 2"),
         ({"q": normal(2, 4, 5, 9)}, "head_dim of q is 9"),
         ({"q": normal(2, 3, 5, 8)}, "heads_q 3 is not a multiple of heads_kv 2"),
@@ -89,6 +91,18 @@ def test_paged_arguments_that_do_not_fit(change: dict[str, Any], message: str) -
     given: dict[str, Any] = {"q": q, "k_cache": k_cache, "v_cache": v_cache, "backend": "paged"} | options
     with pytest.raises(ValueError, match=message):
         paged_attention(**(given | change))
+
+
+def test_values_of_another_size_and_eight_bits_are_done_or_refused_with_the_reason() -> None:
+    q, k, v = qkv(2, 4, 2, 5, 6, 8)
+    shorter, stored = v[..., :5].contiguous(), [x.to(torch.float8_e4m3fn) for x in (k, v)]
+    out = attention(q, k, shorter, backend="sdpa_math", causal=True)
+    torch.testing.assert_close(out.double(), reference.attention(q, k, shorter, causal=True), atol=1e-5, rtol=0)
+    for backend in ("segmented", "sdpa_flash"):
+        with pytest.raises(Unsupported, match="head_dim_v 5 is not head_dim 8"):
+            attention(q, k, shorter, backend=backend)
+        with pytest.raises(Unsupported, match="kv_dtype float8_e4m3fn"):
+            attention(q, *stored, backend=backend)
 
 
 def test_unused_table_entries_are_not_looked_at() -> None:

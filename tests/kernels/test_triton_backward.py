@@ -42,7 +42,9 @@ def test_gradients_of_ragged_batches(lens: tuple[list[int], list[int]]) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gradients_with_values_of_another_head_size(dtype: str) -> None:
-    interpreted(cases.mla, dtype, True, True)
+    interpreted(
+        cases.dense, 20, 37, heads=(4, 1), head_dim=192, head_v=128, dtype=dtype, causal=True, backward=True
+    )  # fmt: skip
 
 
 def test_rows_and_keys_without_partners_get_zero() -> None:
@@ -59,3 +61,23 @@ def test_gradients_over_the_whole_grid_with_shipped_tiles(mask: str, head_dim: i
             cases.dense, q_len, kv_len, heads=heads, head_dim=head_dim, dtype=dtype, config=None, backward=True,
             **MASKS[mask],
         )  # fmt: skip
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mask", MASKS)
+def test_gradients_over_the_grid_of_latent_heads(mask: str, dtype: str) -> None:
+    for q_len, kv_len, heads in ((127, 129, (1, 1)), (65, 100, (5, 1)), (129, 64, (2, 2))):
+        interpreted(
+            cases.dense, q_len, kv_len, heads=heads, head_dim=192, head_v=128, dtype=dtype, config=None, backward=True,
+            **MASKS[mask],
+        )  # fmt: skip
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("head_dim", HEAD_DIMS)
+@pytest.mark.parametrize("mask", [name for name, rule in MASKS.items() if "causal_alignment" not in rule])
+def test_gradients_over_the_grid_of_ragged_batches(mask: str, head_dim: int, dtype: str) -> None:
+    for lens in (([127, 1, 65], [129, 257, 64]), ([1, 0, 4], [128, 5, 127])):
+        interpreted(cases.varlen, *lens, head_dim=head_dim, dtype=dtype, backward=True, **MASKS[mask])

@@ -28,6 +28,7 @@ LENGTHS = [(1, 1), (31, 33), (33, 17), (40, 30), (16, 64), (7, 0), (0, 5)]
 HEADS = [(2, 2), (6, 2), (5, 1), (7, 1), (12, 1)]
 HEAD_DIMS = [64, 80, 96, 128, 160, 192, 256]
 DTYPES = ["float16", "bfloat16"]
+STORED = ["float8_e4m3fn", "float8_e5m2"]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -105,15 +106,23 @@ def test_log_sum_exp(causal: bool, splits: int) -> None:
     interpreted(cases.lse, causal, splits)
 
 
+@pytest.mark.parametrize("mask, dtype", [("full", "float16"), ("causal", "bfloat16"), ("everything", "float16")])
+def test_values_of_another_head_size(mask: str, dtype: str) -> None:
+    """Keys of 192 numbers and values of 128: prefill, decode with split keys, ragged."""
+    given: dict[str, Any] = {"head_dim": 192, "head_v": 128, "dtype": dtype, **MASKS[mask]}
+    interpreted(cases.dense, 20, 37, heads=(4, 1), **given)
+    interpreted(cases.dense, 1, 100, heads=(4, 2), splits=3, **given)
+    interpreted(cases.varlen, [5, 0, 1], [40, 2, 33], **given)
+
+
+@pytest.mark.parametrize("stored", STORED)
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("causal", [False, True])
-def test_values_of_another_head_size(dtype: str, causal: bool) -> None:
-    interpreted(cases.mla, dtype, causal, False)
-
-
-@pytest.mark.parametrize("splits", [None, 3])
-def test_eight_bit_keys_and_values(splits: int | None) -> None:
-    interpreted(cases.float8, splits)
+def test_eight_bit_keys_and_values(dtype: str, stored: str) -> None:
+    given: dict[str, Any] = {"dtype": dtype, "stored": stored}
+    interpreted(cases.dense, 37, 50, heads=(4, 2), **given, **MASKS["everything"])
+    interpreted(cases.dense, 3, 70, heads=(4, 2), splits=3, **given)
+    interpreted(cases.varlen, [66, 1, 7], [66, 65, 32], causal=True, **given)
+    interpreted(cases.dense, 1, 70, heads=(4, 1), head_dim=192, head_v=128, splits=2, **given)
 
 
 @pytest.mark.parametrize("what", ["batch", "row"])
@@ -145,3 +154,32 @@ def test_the_whole_grid_with_shipped_tiles(mask: str, head_dim: int, dtype: str)
         interpreted(
             cases.dense, q_len, kv_len, heads=heads, head_dim=head_dim, dtype=dtype, config=None, **MASKS[mask]
         )  # fmt: skip
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sizes", [(64, None), (80, None), (128, None), (192, 128), (256, None)])
+@pytest.mark.parametrize("stored", [None, *STORED])
+@pytest.mark.parametrize("mask", MASKS)
+def test_the_whole_grid_of_eight_bits_and_latent_heads(
+    mask: str, stored: str | None, sizes: tuple[int, int | None], dtype: str
+) -> None:
+    if stored is None and sizes[1] is None:
+        pytest.skip("the grid above")
+    for q_len, kv_len, heads in ((127, 129, (1, 1)), (65, 193, (3, 1)), (1, 257, (4, 1)), (4, 128, (7, 1))):
+        interpreted(
+            cases.dense, q_len, kv_len, heads=heads, head_dim=sizes[0], head_v=sizes[1], stored=stored, dtype=dtype,
+            config=None, **MASKS[mask],
+        )  # fmt: skip
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sizes", [*((d, None) for d in HEAD_DIMS), (192, 128)])
+@pytest.mark.parametrize("mask", [name for name, rule in MASKS.items() if "causal_alignment" not in rule])
+def test_the_whole_grid_of_ragged_batches(mask: str, sizes: tuple[int, int | None], dtype: str) -> None:
+    for lens in (([127, 1, 65], [129, 257, 64]), ([1, 0, 4], [128, 5, 127])):
+        for stored in (None, *STORED):
+            interpreted(
+                cases.varlen, *lens, head_dim=sizes[0], head_v=sizes[1], stored=stored, dtype=dtype, **MASKS[mask]
+            )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from . import triton_cases as cases
-from .test_triton_forward import DTYPES, HEAD_DIMS, MASKS
+from .test_triton_forward import DTYPES, HEAD_DIMS, MASKS, STORED
 from .triton_interpreter import interpreted
 
 pytestmark = pytest.mark.slow
@@ -43,6 +43,24 @@ def test_head_sizes(head_dim: int) -> None:
     interpreted(cases.paged_case, *MIXED, 16, head_dim=head_dim, causal=True, config=None)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("page_size", [1, 16, 256])
+def test_values_of_another_head_size(page_size: int, dtype: str) -> None:
+    """Keys of 192 numbers and values of 128."""
+    given: dict[str, Any] = {"head_dim": 192, "head_v": 128, "dtype": dtype, "causal": True}
+    interpreted(cases.paged_case, *MIXED, page_size, **given)
+    interpreted(cases.paged_case, *DECODE, page_size, splits=4, heads=(8, 2), **given)
+
+
+@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("page_size", [1, 16, 256])
+def test_eight_bit_caches(page_size: int, stored: str) -> None:
+    """What is not used is NaN in these types too."""
+    interpreted(cases.paged_case, *MIXED, page_size, stored=stored, causal=True)
+    interpreted(cases.paged_case, *DECODE, page_size, stored=stored, splits=4, dtype="bfloat16", causal=True)
+    interpreted(cases.paged_case, *DECODE, page_size, stored=stored, head_dim=192, head_v=128, causal=True)
+
+
 def test_a_page_past_two_to_the_31() -> None:
     interpreted(cases.far_page)
 
@@ -63,4 +81,22 @@ def test_the_whole_grid_with_shipped_tiles(page_size: int, head_dim: int, dtype:
             interpreted(
                 cases.paged_case, *lens, page_size, head_dim=head_dim, dtype=dtype, config=None,
                 **({"causal": False} | rule),
+            )  # fmt: skip
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sizes", [(64, None), (80, None), (128, None), (192, 128), (256, None)])
+@pytest.mark.parametrize("stored", [None, *STORED])
+@pytest.mark.parametrize("page_size", [1, 16, 64, 256])
+def test_the_whole_grid_of_eight_bits_and_latent_heads(
+    page_size: int, stored: str | None, sizes: tuple[int, int | None], dtype: str
+) -> None:
+    if stored is None and sizes[1] is None:
+        pytest.skip("the grid above")
+    for rule in PAGED_MASKS.values():
+        for lens in (([129, 1, 4], [130, 257, 129]), ([1, 1], [513, 1])):
+            interpreted(
+                cases.paged_case, *lens, page_size, head_dim=sizes[0], head_v=sizes[1], stored=stored, dtype=dtype,
+                config=None, **({"causal": False} | rule),
             )  # fmt: skip

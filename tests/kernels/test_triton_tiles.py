@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.registry import BACKENDS, Unavailable, get
+from kernels.registry import BACKENDS, Unavailable, Unsupported, get
 from kernels.triton_support import choices, forward, shipped, targets, tiles
 from kernels.triton_support.forward import Layout, Rule
 from kernels.triton_support.tiles import Config
@@ -76,8 +76,15 @@ def test_backends_are_for_cuda_alone() -> None:
     problem: dict[str, Any] = {"heads_q": 8, "heads_kv": 2, "head_dim": 80, "dtype": "bfloat16", "page_size": 16}
     assert get("segmented_triton").unsupported("attention", problem | {"direction": "bwd"}, "cuda") is None
     assert get("paged_triton").unsupported("paged_attention", problem, "cuda") is None
+    odd = {"head_dim": 192, "head_dim_v": 128, "kv_dtype": "float8_e4m3fn"}
+    assert get("segmented_triton").unsupported("attention", problem | odd, "cuda") is None
+    assert get("paged_triton").unsupported("paged_attention", problem | odd, "cuda") is None
     for wrong, why in (
         ({"dtype": "float32"}, "float32"),
+        ({"kv_dtype": "float8_e5m2", "direction": "bwd"}, "forward only"),
+        ({"kv_dtype": "float32"}, "kv_dtype float32"),
+        ({"head_dim_v": 512}, "head_dim_v 512"),
+        ({"head_dim_v": 68}, "no multiple of 8"),
         ({"head_dim": 512}, "above 256"),
         ({"mask": "bool"}, "no bool mask"),
         ({"page_size": 512}, "above 256"),
@@ -156,6 +163,14 @@ def test_types_of_arguments_are_those_of_tritons_own_launcher() -> None:
                 assert constants[parameter.name] == key, parameter.name
 
 
+def test_eight_bit_keys_need_a_device_that_converts_them() -> None:
+    q = torch.empty(1, 2, 64, 64, dtype=torch.float16, device="meta")
+    k = torch.empty(1, 2, 64, 64, dtype=torch.float8_e4m3fn, device="meta")
+    with pytest.raises(Unsupported, match=r"needs compute capability 8\.9; this device has 8\.0"):
+        forward.plan(q, k, k, Rule(True, True, None, None, 0.1), Layout(1, 64, 64), targets.PARTS[80])
+    assert forward.plan(q, k, k, Rule(True, True, None, None, 0.1), Layout(1, 64, 64), targets.PARTS[90]).launches
+
+
 def test_descriptors_only_where_the_hardware_can() -> None:
     def used(arch: int, head_dim: int, **layout: Any) -> bool:
         x = torch.empty(2, 4, 256, head_dim, dtype=torch.float16, device="meta")
@@ -177,5 +192,10 @@ def test_labels_of_shipped_variants_are_unique_and_name_the_kernel(arch: int) ->
         labels = [label for label, _ in found]
         assert len(set(labels)) == len(labels) > 20
         assert all(label.startswith(launch.name) for label, launch in found)
+        problems = [tuple(sorted({**launch.problem, "kernel": launch.name}.items())) for _, launch in found]
+        assert len(set(problems)) == len(labels), "a problem for each label"
+        sizes = {(p.get("head_dim"), p.get("head_dim_v")) for p in map(dict, problems)}
+        assert (192, 128) in sizes
+        assert any("kv_dtype" in p for p in map(dict, problems)) == (arch >= targets.EIGHT_SINCE)
     with pytest.raises(ValueError, match="no variants for arch 75"):
         next(shipped.launches(75))

@@ -62,9 +62,11 @@ def dense(
     backward: bool = False,
     arch: int | None = None,
     rows_first: bool = False,
+    head_v: int | None = None,
+    stored: str | None = None,
     **rule: Any,
 ) -> None:
-    tensors = inputs(kind, q_len, kv_len, heads, head_dim, dtype)
+    tensors = shorter(inputs(kind, q_len, kv_len, heads, head_dim, dtype), head_v)
     if arch is not None:
         targets.facts_of, saved = lambda _: targets.Facts(arch, 4, 1 << 20, 227 << 10, f"as {arch}"), targets.facts_of
         segmented.facts_of = targets.facts_of
@@ -72,11 +74,44 @@ def dense(
         chosen = tuning(splits, config)
         if rows_first:
             chosen = replace(chosen, backward=(replace(SMALL_BACKWARD[0], rows_first=True), SMALL_BACKWARD[1]))
-        run = with_tuning(segmented.attention, chosen)
-        (check_backward if backward else check_forward)(run, reference.attention, tensors, rule)
+        judge(with_tuning(segmented.attention, chosen), reference.attention, tensors, rule, stored, backward)
     finally:
         if arch is not None:
             targets.facts_of = segmented.facts_of = saved
+
+
+def shorter(tensors: tuple[Tensor, Tensor, Tensor], head_v: int | None) -> tuple[Tensor, Tensor, Tensor]:
+    """The same with values of another head size."""
+    q, k, v = tensors
+    return q, k, v if head_v is None else v[..., :head_v].contiguous()
+
+
+def judge(
+    run: Any, oracle: Any, tensors: tuple[Tensor, ...], options: dict[str, Any], stored: str | None, backward: bool
+) -> None:
+    """By the oracle, which is given the numbers that were stored, scales applied."""
+    if backward:
+        check_backward(run, oracle, tensors, options)
+        return
+    if stored is None:
+        check_forward(run, oracle, tensors, options)
+        return
+    q, *others = tensors
+    kept = [narrow(x, stored, s) for x, s in zip(others, SCALES, strict=True)]
+    true = [x.to(q.dtype) * s for x, s in zip(kept, SCALES, strict=True)]
+
+    def narrowed(_q: Tensor, *_: Tensor, **given: Any) -> Any:
+        return run(_q, *kept, **given, k_scale=SCALES[0], v_scale=SCALES[1])
+
+    check_forward(narrowed, oracle, (q, *true), options, roundings=2)
+
+
+SCALES = (0.5, 2.0)
+
+
+def narrow(x: Tensor, stored: str, scale: float) -> Tensor:
+    kind: torch.dtype = getattr(torch, stored)
+    return (x / scale).to(kind)
 
 
 def with_tuning(function: Any, chosen: Tuning) -> Any:
@@ -92,12 +127,13 @@ def varlen(
     dtype: str = "float16",
     splits: int | None = None,
     backward: bool = False,
+    head_v: int | None = None,
+    stored: str | None = None,
     **rule: Any,
 ) -> None:
-    tensors = test_varlen.tensors(q_lens, kv_lens, *heads, head_dim, dtype)
-    options = ragged(q_lens, kv_lens) | rule
+    tensors = shorter(test_varlen.tensors(q_lens, kv_lens, *heads, head_dim, dtype), head_v)
     run = with_tuning(segmented.varlen_attention, tuning(splits))
-    (check_backward if backward else check_forward)(run, reference.varlen_attention, tensors, options)
+    judge(run, reference.varlen_attention, tensors, ragged(q_lens, kv_lens) | rule, stored, backward)
 
 
 def neighbours_do_not_leak() -> None:
@@ -121,15 +157,23 @@ def paged_case(
     dtype: str = "float16",
     splits: int | None = None,
     config: Config | None = SMALL,
+    head_v: int | None = None,
+    stored: str | None = None,
     **rule: Any,
 ) -> None:
     """Unused pages, tails of pages and table entries past the end are poison."""
     (q, k_cache, v_cache), options, (k, v) = test_paged.case(q_lens, kv_lens, page_size, heads, head_dim, dtype)
-    out = paged.paged_attention(q, k_cache, v_cache, **options, **rule, splits=splits, config=config)
+    (q, k_cache, v_cache), (_, k, v) = (shorter(x, head_v) for x in ((q, k_cache, v_cache), (q, k, v)))
+    scales: dict[str, float] = {}
+    if stored is not None:
+        k_cache, v_cache = narrow(k_cache, stored, SCALES[0]), narrow(v_cache, stored, SCALES[1])
+        k, v = (narrow(x, stored, s).to(q.dtype) * s for x, s in zip((k, v), SCALES, strict=True))
+        scales = {"k_scale": SCALES[0], "v_scale": SCALES[1]}
+    out = paged.paged_attention(q, k_cache, v_cache, **options, **rule, **scales, splits=splits, config=config)
     exact = reference.varlen_attention(q, k, v, **ragged(q_lens, kv_lens), **rule)
     low = reference.varlen_attention(q, k, v, **ragged(q_lens, kv_lens), **rule, dtype=q.dtype)
     assert out.dtype == q.dtype
-    assert excess(out, exact, low) <= 1
+    assert excess(out, exact, low, roundings=1 if stored is None else 2) <= 1
 
 
 def split_segments_match_whole(kv_len: int, splits: int) -> None:
@@ -214,48 +258,6 @@ def lse(causal: bool, splits: int) -> None:
     expected = torch.logsumexp(scores, -1).transpose(1, 2).flatten(0, 1)
     assert plan.lse is not None and plan.lse.shape == (40, 4)
     torch.testing.assert_close(plan.lse.double(), expected, atol=2e-3, rtol=0)
-
-
-def mla(dtype: str, causal: bool, backward: bool) -> None:
-    """Keys of 192, values of 128."""
-    q, k, _ = qkv(1, 4, 1, 20, 37, 192, DTYPES[dtype])
-    v = normal(1, 1, 37, 128, dtype=DTYPES[dtype], seed=3)
-    leaves = [x.clone().requires_grad_(backward) for x in (q, k, v)]
-    out = segmented.attention(*leaves, causal=causal, tuning=tuning())
-    exact, low = (_plain(q, k, v, causal, d) for d in (torch.float64, DTYPES[dtype]))
-    assert excess(out, exact, low) <= 1
-    if backward:
-        grad = normal(*out.shape, dtype=out.dtype, seed=9)
-        found = torch.autograd.grad(out, leaves, grad)
-        wide = [x.double().requires_grad_() for x in (q, k, v)]
-        expected = torch.autograd.grad(_plain(*wide, causal, torch.float64), wide, grad.double())
-        small = [x.clone().requires_grad_() for x in (q, k, v)]
-        rough = torch.autograd.grad(_plain(*small, causal, DTYPES[dtype]), small, grad)
-        for a, b, c in zip(found, expected, rough, strict=True):
-            assert excess(a, b, c, factor=3.0, roundings=4) <= 1
-
-
-def _plain(q: Tensor, k: Tensor, v: Tensor, causal: bool, dtype: torch.dtype) -> Tensor:
-    """The definition, for head sizes that the oracle does not take."""
-    group = q.shape[1] // k.shape[1]
-    k, v = (x.to(dtype).repeat_interleave(group, dim=1) for x in (k, v))
-    scores = (q.to(dtype) / math.sqrt(q.shape[-1])) @ k.transpose(-1, -2)
-    if causal:
-        rows, keys = scores.shape[-2:]
-        scores = scores.masked_fill(torch.arange(keys) > torch.arange(rows)[:, None] + keys - rows, -math.inf)
-    return torch.softmax(scores, -1) @ v
-
-
-def float8(splits: int | None) -> None:
-    """8-bit keys and values: judged against the numbers that were stored, scales applied."""
-    kind = torch.float8_e5m2
-    q, k, v = qkv(1, 4, 2, 3, 70, 64, torch.float16)
-    stored = [(x / s).to(kind) for x, s in ((k, 0.5), (v, 2.0))]
-    out = segmented.attention(q, *stored, k_scale=0.5, v_scale=2.0, causal=True, tuning=tuning(splits))
-    k, v = (x.to(torch.float16) * s for x, s in zip(stored, (0.5, 2.0), strict=True))
-    exact = reference.attention(q, k, v, causal=True)
-    low = reference.attention(q, k, v, causal=True, dtype=torch.float16)
-    assert excess(out, exact, low, roundings=2) <= 1
 
 
 def append(counts: list[int], kv_lens: list[int], page_size: int, dtype: str) -> None:

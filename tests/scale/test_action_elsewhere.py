@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.comment.render import marker_state
+
 ROOT = Path(__file__).resolve().parents[2]
 FAST = """\
 import torch
@@ -54,8 +56,15 @@ def test_a_slow_commit_of_others_is_told(tmp_path: Path) -> None:
     git(repo, "add", ".")
     git(repo, "commit", "-qm", "fast")
     base = git(repo, "rev-parse", "HEAD")
-    (repo / "theirs.py").write_text(FAST.replace("    return out", SLOW))
-    git(repo, "commit", "-qam", "slow")
+    # Five commits, the second of which cannot be built and the fourth of which is slow.
+    for subject, file, text in (
+        ("a page", "README", "x"), ("no build", "pyproject.toml", "broken ["), ("a build", "pyproject.toml", PROJECT),
+        ("slow", "theirs.py", FAST.replace("    return out", SLOW)), ("another page", "README", "y"),
+    ):  # fmt: skip
+        (repo / file).write_text(text)
+        git(repo, "add", ".")
+        git(repo, "commit", "-qm", subject)
+    slow = git(repo, "rev-parse", "HEAD~1")
     out = tmp_path / "out"
     env = {
         "PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "ATTNWATCH_RUNTIME_DIR": str(tmp_path / "run"),
@@ -68,7 +77,7 @@ def test_a_slow_commit_of_others_is_told(tmp_path: Path) -> None:
 
     def start(expect: int, **more: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            script, cwd=repo, env={**env, **more}, capture_output=True, text=True, timeout=200, check=False
+            script, cwd=repo, env={**env, **more}, capture_output=True, text=True, timeout=280, check=False
         )
         assert done.returncode == expect, done.stdout + done.stderr
         return done
@@ -82,3 +91,13 @@ def test_a_slow_commit_of_others_is_told(tmp_path: Path) -> None:
     assert "left no wheel" in start(2, BUILD="mkdir -p $WHEELS").stderr
     start(1, BUILD=env["BUILD"], CACHE=str(tmp_path / "work" / "wheels"))
     assert sorted((tmp_path / "work" / "wheels").glob("*/*.whl")) == wheels, "built again"
+    assert not (out / "bisect.json").exists()
+    told = start(1, BISECT="true")
+    answer = json.loads((out / "bisect.json").read_text())
+    assert slow in answer["found"] and len(answer["found"]) <= 2, answer
+    assert answer["found"] == [slow] or not answer["decided"], answer
+    assert any(text.endswith("no build") for text in answer["skipped"]), "what cannot be built is passed over and told"
+    comment = (out / "comment.md").read_text()
+    assert f"Brought by `{slow}`." in comment or not answer["decided"]
+    assert marker_state(comment) == "adverse" and "not found" not in told.stdout
+    assert len(list((tmp_path / "work" / "wheels").glob("*/*.whl"))) > 2, "what was built is kept by commit"

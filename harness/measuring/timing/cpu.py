@@ -58,6 +58,10 @@ def _bytes(text: str) -> int:
     return int(text[:-1]) * factor if factor else int(text)
 
 
+#: glibc's name for the size from which blocks are mapped one by one, and what it is fixed at: the largest it takes.
+M_MMAP_THRESHOLD, LARGEST = -3, 32 << 20
+
+
 def steady_allocator() -> bool:
     """Fixes the thresholds of glibc's malloc; True where that worked.
 
@@ -70,8 +74,8 @@ def steady_allocator() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return False
-    m_trim_threshold, m_mmap_threshold, largest = -1, -3, 32 << 20
-    return bool(mallopt(m_mmap_threshold, largest)) and bool(mallopt(m_trim_threshold, 4 * largest))
+    m_trim_threshold = -1
+    return bool(mallopt(M_MMAP_THRESHOLD, LARGEST)) and bool(mallopt(m_trim_threshold, 4 * LARGEST))
 
 
 class Waiting:

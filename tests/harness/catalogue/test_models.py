@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.catalogue import banks, cache, estimates, fragmentation, kv_memory, serving
+from harness.catalogue import banks, cache, estimates, fragmentation, kv_memory, serving, traffic
+from harness.model import Case
 from harness.model.suite import ragged
 
 SCALARS = st.one_of(st.integers(), st.text(max_size=5), st.booleans(), st.none())
@@ -37,6 +38,22 @@ def test_the_model_meets_what_is_measured_and_tells_unused_capacity() -> None:
     assert kv_memory.gap({"rows": 3}, 100.0) is None
     with pytest.raises(ValueError, match="at least 1"):
         kv_memory.bytes_per_token(layers=0, kv_heads=1, head_dim=1, itemsize=1)
+
+
+def test_the_model_counts_stored_dtypes_and_head_sizes_and_tells_what_parts_from_it() -> None:
+    plain = {"batch": 2, "heads_q": 4, "heads_kv": 2, "kv_len": 10, "head_dim": 8, "dtype": "float16"}
+    assert kv_memory.model_bytes(plain) == 2 * 10 * 2 * (8 + 8) * 2
+    assert kv_memory.model_bytes(plain | {"kv_dtype": "float8_e4m3fn", "head_dim_v": 4}) == 2 * 10 * 2 * (8 + 4)
+    assert kv_memory.model_bytes(plain | {"layout": "expanded_kv"}) == 2 * 10 * (8 + 8) * 2
+    needs = {"kv_model_bytes": 1000.0}
+    fits, doubled = needs | {"kv_cache_bytes": 1040.0}, needs | {"peak_kv_cache_bytes": 2000.0}
+    assert kv_memory.parted([("a", {}, fits), ("b", {}, needs), ("c", {"capacity": 9}, doubled)]) == []
+    (said,) = kv_memory.parted([("a", {}, fits), ("b x", {}, doubled), ("d", {}, needs | {"kv_cache_bytes": 1100.0})])
+    assert "2 of 3 cases, most in b x: 2e+03 B for 1e+03 B (+100%)" in said
+    cases = [Case("x", ragged("varlen_attention", [(1, n)]), "b") for n in (64, 512, 128)]
+    size, most = kv_memory.largest(cases) or (0, None)
+    assert most is cases[1] and size == kv_memory.model_bytes(cases[1].workload.params)
+    assert kv_memory.largest([]) is None
 
 
 @given(
@@ -169,10 +186,8 @@ def test_additive_faults_get_what_they_cost_and_idle_ones_nothing() -> None:
 def test_serving_gives_every_request_its_tokens_in_simulated_time() -> None:
     ticks = iter(range(1_000_000))
     batches: list[int] = []
-    traffic = serving.Traffic(20, 2.0, 3, new_tokens=4)
-    served = serving.serve(
-        lambda lens: batches.append(len(lens)), traffic, max_batch=3, clock=lambda: float(next(ticks))
-    )
+    asked = traffic.Traffic(20, 2.0, 3, new_tokens=4)
+    served = serving.serve(lambda lens: batches.append(len(lens)), asked, max_batch=3, clock=lambda: float(next(ticks)))
     assert len(served.token_s) == 80 == sum(batches) and len(served.first_s) == 20 and max(batches) == 3
     assert set(served.token_s) == {1.0} and min(served.first_s) >= 1.0
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-import torch
-
-from harness.catalogue import numerics, recompiles
+from harness.catalogue import numerics
 from kernels.layer_norm import reference as norm_reference
 from kernels.layer_norm import variants
 from kernels.softmax import blocks
@@ -62,24 +59,3 @@ def test_a_clip_matters_against_a_stale_maximum_only_and_costs_its_accuracy() ->
     assert got["stale", None].overflow.low > 0.3 and got["stale", 11.0].overflow.value == 0
     error = got["stale", 11.0].relative_error
     assert error is not None and error.low > 0.5  # reported: below 1e-3
-
-
-@pytest.mark.slow
-def test_recompiles_follow_the_number_of_shapes_not_of_changes() -> None:
-    layer = torch.nn.Linear(8, 8)
-    few, many = [1, 8, 16, 32] * 10, list(range(1, 41))
-
-    def rate(
-        batches: list[int], dynamic: bool | None, bucket: recompiles.Bucket = recompiles.exact
-    ) -> recompiles.Reuse:
-        return recompiles.reuse(
-            lambda x: layer(x).relu(), lambda n: torch.randn(n, 8), batches, dynamic=dynamic, bucket=bucket
-        )
-
-    assert rate([16] * 40, False).compiles == 1
-    assert rate(few, False).compiles == 4 and rate(few, False).hit_rate == 0.9
-    over = rate(many * 2, False)
-    assert over.compiles == 8 and over.hit_rate == 8 / 80  # the limit: the other shapes run eagerly for good
-    assert rate(many * 2, True).hit_rate > 0.95
-    bucketed = rate(many * 2, False, recompiles.power_of_two)
-    assert bucketed.compiles <= 7 and bucketed.hit_rate > 0.9 and bucketed.padding > 0.1

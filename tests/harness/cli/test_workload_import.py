@@ -83,7 +83,14 @@ def test_errors_of_the_command_write_no_file(run: Run, tmp_path: Path) -> None: 
 
 def test_every_shared_parameter_is_known(tmp_path: Path) -> None:
     sample = {int: 2, str: "x", bool: True, float: 1.5}
-    texts = {"dtype": "float16", "direction": "bwd", "causal_alignment": "top_left", "q_lens": "2,1", "kv_lens": "0,2"}
+    texts = {
+        "dtype": "float16",
+        "kv_dtype": "float16",
+        "direction": "bwd",
+        "causal_alignment": "top_left",
+        "q_lens": "2,1",
+        "kv_lens": "0,2",
+    }
     row = {name: texts.get(name, sample[kind]) for name, kind in PARAMETERS.items()}
     path = tmp_path / "all.jsonl"
     path.write_text(json.dumps(row) + "\n")

@@ -181,3 +181,26 @@ def test_a_spoilt_report_is_read_or_refused_and_nothing_else(data: st.DataObject
 )  # fmt: skip
 def test_the_command_that_measures_again(base: str, head: str, trusted: bool, expected: str) -> None:
     assert compare_command(base, head, "full", trusted=trusted) == expected
+
+
+def test_what_a_budget_left_and_what_a_change_does_not_touch_is_told() -> None:
+    more = {"left_out": [{"kv_len": 1}] * 5, "left_out_kinds": {"boundary": 2, "rest": 3, "odd": 7}, "unaffected": 40}
+    facts = from_json(dumps(samples.clean() | more), "r")
+    assert (facts.left_out_kinds, facts.unaffected) == ((("boundary", 2), ("rest", 3)), 40)
+    text = render(facts)
+    assert "Of 57 cases: 5 left out when the budget ended (2 at boundaries, 3 others)" in text
+    assert "40 not measured, since head does not touch them" in text
+    none = from_json(dumps(samples.report([]) | {"unaffected": 9, "unchanged": False}), "r")
+    assert none.state == State.NOTHING and "head changes nothing that any of 9 cases runs" in render(none)
+    for wrong in ({"left_out_kinds": []}, {"left_out_kinds": {"rest": -1}}, {"unaffected": "9"}):
+        with pytest.raises(AttnwatchError, match=r"left_out_kinds|unaffected"):
+            from_json(dumps(samples.clean() | wrong), "r")
+
+
+def test_the_commits_of_a_search_are_told_and_nothing_else_that_stands_there() -> None:
+    found = ["a" * 40, "@octocat", "<b>", "b" * 12]
+    text = render(from_json(dumps(samples.one_regression() | {"brought_by": found}), "r"))
+    assert f"Brought by one of `{'a' * 40}`, `{'b' * 12}`." in text and "octocat" not in text
+    one = render(from_json(dumps(samples.one_regression() | {"brought_by": found[:2]}), "r"))
+    assert f"Brought by `{'a' * 40}`." in one
+    assert "Brought" not in render(from_json(dumps(samples.clean() | {"brought_by": found}), "r"))

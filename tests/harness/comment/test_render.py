@@ -145,7 +145,9 @@ groups: Any = st.builds(
 any_facts: Any = st.builds(
     Facts, base=texts, head=texts, cases=st.integers(0, 9999), judged=st.integers(0, 9999),
     groups=st.lists(groups, max_size=7).map(tuple), faster=few, unsettled=few, failed=few,
-    unsupported=st.integers(0, 9), left_out=st.integers(0, 9),
+    unsupported=st.integers(0, 9), left_out=st.integers(0, 9), unaffected=st.integers(0, 9),
+    left_out_kinds=st.lists(st.tuples(texts, st.integers(1, 9)), max_size=2).map(tuple),
+    brought_by=st.lists(texts, max_size=2).map(tuple),
     unchanged=st.booleans(), known=st.lists(texts, max_size=3).map(tuple),
     smallest_detectable=st.one_of(st.none(), st.floats(0, 20)),
     command=st.sampled_from(["", "attnwatch compare --base a --head b --suite full"]),

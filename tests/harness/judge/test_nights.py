@@ -43,7 +43,7 @@ from harness.model import (
 )
 from harness.model.expr import compile_expr
 from harness.model.findings import NightReport
-from harness.report import summary
+from harness.report import markdown, summary
 from harness.worker import WorkerSpec
 
 CASES = [
@@ -169,6 +169,10 @@ def slower(when: Callable[[Case, str, str], bool], by: float = 1.3) -> Cost:
     return cost
 
 
+def odd_length(case: Case) -> bool:
+    return int(case.workload.params["kv_len"]) % 128 == 1  # type: ignore[arg-type]
+
+
 def odd(case: Case) -> bool:
     return case.backend == "segmented" and case.workload.params["kv_len"] % 128 == 1  # type: ignore[operator]
 
@@ -223,6 +227,18 @@ def test_a_regression_is_told_once_stays_open_and_recovers(world: World) -> None
     assert detail.incident.last_good_revision == "a" * 40
     again = world.night("b")
     assert named(again) == SLOW, "a regression that comes back is news"
+
+
+def test_the_first_report_already_tells_what_was_measured(world: World) -> None:
+    world.cost = lambda case, kernels, torch: (
+        Status.WRONG if case.backend == "sdpa_math" and odd_length(case) else 0.002 if odd_length(case) else 0.001
+    )
+    page = markdown(world.night())
+    table = page[page.index("## What was measured") :]
+    rows = [line.split("|")[1:-1] for line in table.splitlines() if "kv" in line]
+    assert len(rows) == 8
+    assert sum(not row[1].strip() for row in rows) == 4, "what failed has no latency"
+    assert all("±" in row[2] for row in rows)
 
 
 @pytest.mark.parametrize(("kernels", "by", "back"), [("d", 1.18, True), ("d", 1.08, True), ("c", 0.9, False)])

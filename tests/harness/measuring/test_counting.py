@@ -50,6 +50,16 @@ def test_masks_are_counted(q_len: int, kv_len: int, causal: bool, window: int | 
         assert pairs_and_keys(span) == slow(span)
 
 
+def test_values_of_another_size_and_stored_bytes_are_counted() -> None:
+    span = [Span(2, 3)]
+    plain = work(span, heads_q=4, heads_kv=2, head_dim=8, itemsize=2)
+    assert plain == work(span, heads_q=4, heads_kv=2, head_dim=8, itemsize=2, head_dim_v=8, stored_itemsize=2)
+    assert plain.flops == 4 * 8 * 4 * 6 and plain.bytes == 2 * 8 * (2 * 4 * 2 + 2 * 2 * 3)
+    odd = work(span, heads_q=4, heads_kv=2, head_dim=8, itemsize=2, head_dim_v=4, stored_itemsize=1)
+    assert odd.flops == 2 * (8 + 4) * 4 * 6
+    assert odd.bytes == (8 + 4) * 4 * 2 * 2 + (8 + 4) * 2 * 3 * 1, "q and o; used keys and values"
+
+
 @given(q_len=st.integers(1, 20), kv_len=st.integers(1, 20), alignment=st.sampled_from(["bottom_right", "top_left"]))
 def test_plain_bool_mask_leaves_no_visible_row_empty(q_len: int, kv_len: int, alignment: str) -> None:
     mask = allowed_by("bool", 1, q_len, kv_len)

@@ -46,6 +46,18 @@ def test_attention_shapes_and_layouts() -> None:
     assert expanded.bytes == 2 * (2 * 6 * 3 * 8 + 2 * 2 * 5 * 8)
 
 
+@pytest.mark.parametrize(
+    ("operation", "params"), [("attention", SMALL), ("varlen_attention", VARLEN), ("paged_attention", PAGED)]
+)
+def test_keys_and_values_of_other_sizes_and_types(operation: str, params: dict[str, Scalar]) -> None:
+    q, k, v = made(operation, {**params, "head_dim_v": 4, "kv_dtype": "float8_e4m3fn"}).tensors.values()
+    assert (q.shape[-1], k.shape[-1], v.shape[-1]) == (8, 8, 4)
+    assert q.dtype == torch.float32 and k.dtype == v.dtype == torch.float8_e4m3fn
+    assert bool(k.float().isnan().any()) == bool(v.float().isnan().any()) == (operation == "paged_attention")
+    with pytest.raises(ParamError, match="kv_dtype"):
+        made(operation, {**params, "kv_dtype": "int4"})
+
+
 def test_options_are_passed_only_where_set() -> None:
     assert made("attention", SMALL).options == {"causal": True}
     more: dict[str, Scalar] = {**SMALL, "window": 3, "softcap": 20.0, "causal_alignment": "top_left", "mask": "bool"}
