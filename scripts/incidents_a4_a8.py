@@ -48,7 +48,7 @@ def _mix(bench: Bench) -> str:
     for name in ("server_trimmed", "server_fixed"):
         got = bench.measure(Case("serving", work, name), OPTIONS).metrics
         told = ", ".join(
-            f"{metric.removesuffix('_s')} {v.value * 1e3:.2f} [{v.low or 0:.2g}, {v.high or 0:.2g}]"
+            f"{metric.removesuffix('_s')} {v.value * 1e3:.2f} [{(v.low or 0) * 1e3:.2f}, {(v.high or 0) * 1e3:.2f}]"
             for metric in ("token_p50_s", "token_p99_s", "first_token_p99_s")
             if (v := got.get(metric)) is not None
         )

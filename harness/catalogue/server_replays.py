@@ -33,6 +33,14 @@ def _mixes() -> list[Case]:
     return [Case("serving", w, "server_trimmed") for w in (*full, *(served(*one) for one in partly), *wide)]
 
 
+def _ends() -> list[Case]:
+    """Slots filled whole with prompts of one length, at whole blocks of 128 keys and past them."""
+    lengths = [(n, b) for n in (128, 256, 384, 512, 640, 768) for b in (1, 2)] + [
+        (n, 2) for n in (64, 129, 200, 300, 385, 450)
+    ]
+    return [Case("serving", served(str(n), n, max_batch=b), "server_trimmed") for n, b in lengths]
+
+
 def _batches() -> list[Case]:
     """Up to two sizes, which one graph that changed once runs, and more."""
     asked = ("8", "16", "24", "4", "12", "20", "8,16", "8,24", "4,8,24", "8,16,24", "4,8,16", "4,8,16,24")
@@ -58,9 +66,13 @@ def _pools() -> list[Case]:
     return found
 
 
-REPLAYS: tuple[Replay, ...] = (
+#: Told apart in one night, in which :data:`HIDDEN` is on too: a walk over the capacity leaves it nothing to slow.
+TOGETHER: tuple[Replay, ...] = (
     Replay("A4", "server_capacity", "wasted_work_ratio", _mixes, _COUNTED),
     Replay("A4", "server_narrow", STATUS, _mixes, _COUNTED),
     Replay("A6", "compiled_each_size", "compiled_graphs", _batches, _COUNTED),
     Replay("A8", "pool_side_by_side", "misplaced_requests", _pools, _COUNTED),
 )
+HIDDEN = ("server_boundary",)
+
+REPLAYS: tuple[Replay, ...] = (*TOGETHER, Replay("A4", "server_boundary", "operator_calls", _ends, _COUNTED))

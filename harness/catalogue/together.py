@@ -32,16 +32,19 @@ class Night:
     others: list[str]
 
 
-def run_together(replays: Sequence[Replay], known: Mapping[str, str], folder: Path) -> Night:
+def run_together(
+    replays: Sequence[Replay], known: Mapping[str, str], folder: Path, hidden: Sequence[str] = ()
+) -> Night:
     """A night, and one with the faults of all ``replays``, whose metrics and cases tell them apart.
 
-    ``known`` holds per fault the predicate of its cases. Nothing is told by its time. The longest options hold for all.
+    ``known`` holds per fault the predicate of its cases; ``hidden`` faults are on too and should not show. Nothing is
+    told by its time. The longest options hold for all.
     """
     cases: list[Case] = list({c.key: c for one in replays for c in one.cases()}.values())
     options = max((one.options for one in replays), key=lambda o: o.max_seconds)
     folder.mkdir(parents=True, exist_ok=True)
     with open_store(folder / "replay.db") as store:
-        faults = ",".join(one.fault for one in replays)
+        faults = ",".join([*(one.fault for one in replays), *hidden])
         report = replay(cases, faults, store, folder, options=options, policy=COUNTED)
     told, claimed = [], set()
     for one in replays:

@@ -53,7 +53,10 @@ class RatioModel:
     def slowed(self, logs: Floats) -> Floats:
         """Log density (n,) of rows that regressed: most by ``shift``, some by anything up to ``top``."""
         above = logs - self.centre
-        return _mixed(self._log_density(above - self.shift), self._flat(above), _UNEVEN)
+        # A shift below the noise has no room to be uneven: there, spikes inside are as many as they are elsewhere.
+        sure = min(max(abs(self.shift) / float(np.median(self.scale)) - 0.5, 0.0), 1.0)
+        share = self.stray + sure * (_UNEVEN - self.stray)
+        return _mixed(self._log_density(above - self.shift), self._flat(above), share)
 
     def learnt(self, logs: Floats, inside: Bools | None) -> RatioModel:
         """The same with ``stray`` as the rows (n,) outside have it, few at least where they are few."""

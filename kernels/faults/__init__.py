@@ -128,7 +128,7 @@ FAULTS: dict[str, Fault] = {
         ),
         Fault(
             "server_boundary", "server_trimmed", "serving", "kernels.faults.servers:serve",
-            "new_tokens > 1 or shortest % 128 != 0",
+            "(new_tokens > 1 or shortest % 128 != 0 or longest % 128 != 0)",
             "a server's tokens past the last whole block of 128 keys walk block by block",
         ),
         Fault(

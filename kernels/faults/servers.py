@@ -30,15 +30,16 @@ def serve(x: Tensor, cache: Tensor, weight: Tensor, bias: Tensor, *, schedule: T
 
 
 def boundary(q: Tensor, slot: Tensor, valid: int) -> Tensor:
-    """(Hq, D) of one token, block by block where the keys walked are no multiple of 128."""
+    """(Hq, D) of one token, a few keys at a time where the keys walked are no multiple of 128."""
+    if valid % decode_boundary.BLOCK == 0:
+        return decode.valid_keys(q, slot, valid)
     k, v = slot[:, :, :valid].unbind(0)
     return decode_boundary.slow(q[None, :, None], k[None], v[None], causal=True)[0, :, 0]
 
 
 def boundary_over_capacity(q: Tensor, slot: Tensor, valid: int) -> Tensor:
-    """The walk over the whole capacity takes the slow path only where that is no multiple of 128."""
-    whole = slot.shape[2] % decode_boundary.BLOCK == 0 or valid < slot.shape[2]
-    return decode.whole_capacity(q, slot, valid) if whole else boundary(q, slot, valid)
+    """A walk over the whole capacity is under a mask where that is not filled, which the slow path does not know."""
+    return (decode.whole_capacity if valid < slot.shape[2] else boundary)(q, slot, valid)
 
 
 def each_size(x: Tensor, w: Tensor, *, batches: Tensor, note: Any) -> Tensor:

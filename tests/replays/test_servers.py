@@ -1,4 +1,4 @@
-"""The latency incident's servers: four faults in one night, each named by itself from what is counted."""
+"""The latency incident's servers: faults in one night, each named by itself from what is counted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.catalogue.replays import rows_where
-from harness.catalogue.server_replays import REPLAYS
+from harness.catalogue.server_replays import HIDDEN, REPLAYS, TOGETHER
 from harness.catalogue.together import run_together
 from kernels.faults import FAULTS
 
@@ -15,11 +15,15 @@ KNOWN = {r.fault: f"backend == {FAULTS[r.fault].backend!r} and {FAULTS[r.fault].
 
 
 @pytest.mark.slow
-def test_four_faults_of_one_night_are_told_apart_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_of_one_night_are_told_apart_and_one_that_another_hides_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ATTNWATCH_RUNTIME_DIR", str(tmp_path / "rt"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    night = run_together(REPLAYS, KNOWN, tmp_path)
-    assert [(t.replay.fault, t.flagged, t.exact) for t in night.told] == [(r.fault, True, True) for r in REPLAYS], night
+    night = run_together(TOGETHER, KNOWN, tmp_path, HIDDEN)
+    assert [(t.replay.fault, t.flagged, t.exact) for t in night.told] == [(r.fault, True, True) for r in TOGETHER], (
+        night
+    )
     assert night.others == []
 
 
