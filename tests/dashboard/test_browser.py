@@ -160,11 +160,11 @@ def test_triage_is_kept_after_a_reload(page: Any, address: str, db: Path) -> Non
     page.get_by_label("Reason").fill("seen in a browser")
     page.get_by_label("Owner").fill("team-kernels")
     page.get_by_role("button", name="Record").click()
-    page.get_by_text("seen in a browser").first.wait_for()
+    page.get_by_text("seen in a browser").filter(visible=True).first.wait_for()
     page.reload()
     settle(page, "Reproduce:")
     page.get_by_role("tab", name="Triage").click()
-    page.get_by_text("seen in a browser").first.wait_for()
+    page.get_by_text("seen in a browser").filter(visible=True).first.wait_for()
     with open_store(db, read_only=True) as store:
         assert [i.owner for i in incidents(store, states=[TriageState.ACKNOWLEDGED])] == ["team-kernels"]
 
