@@ -40,6 +40,7 @@ from .params import ParamError, dtype_name
 from .prepared import PreparedCase
 from .timing.adaptive import StopRule
 from .timing.clock import Account, Clock, Samples, collect
+from .timing.cores import on_same_cores
 
 #: Default half-width of the median's interval at which sampling stops, per kind of device.
 REL_WIDTH = {"cpu": 0.05, "cuda": 0.01}
@@ -153,7 +154,8 @@ class Bench:
                 call, problem = self._gated(run)
                 check = (lambda result: self._right(run, result, problem)) if options.check else None
                 first = run.metrics.get("first_call_s")
-                prepared = PreparedCase(case, call, self._clock, check, None if first is None else first.value)
+                place = on_same_cores if self._device.type == "cpu" else contextlib.nullcontext
+                prepared = PreparedCase(case, call, self._clock, check, None if first is None else first.value, place)
                 prepared.sample(2)
                 self._remembers_nothing(run, call, problem)
                 return prepared

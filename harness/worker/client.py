@@ -51,12 +51,13 @@ class WorkerClient:
     """Asks a persistent worker to measure. Use as a context manager or call :meth:`close`.
 
     A worker that crashed or was killed is replaced at the next call; with ``spec.isolate`` each case has a fresh
-    one. A case whose workload names variables (``env``) is measured in a worker that has them from its start. Not for
-    use by several threads at once.
+    one. A case whose workload names variables (``env``) is measured in a worker that has them from its start. With
+    ``private`` its worker is nobody else's and ends with it. Not for use by several threads at once.
     """
 
-    def __init__(self, spec: WorkerSpec, *, start_timeout_s: float = 120.0) -> None:
+    def __init__(self, spec: WorkerSpec, *, start_timeout_s: float = 120.0, private: bool = False) -> None:
         self.spec = spec
+        self._private = private
         self._start_timeout_s = start_timeout_s
         self._link: Link | None = None
         self._measured: tuple[str, str] | None = None
@@ -66,13 +67,13 @@ class WorkerClient:
         self._elsewhere: dict[int, tuple[WorkerClient, int]] = {}
 
     @classmethod
-    def connect(cls, spec: WorkerSpec, *, start_timeout_s: float = 120.0) -> WorkerClient:
-        """Client of the worker for ``spec``; starts it when none listens.
+    def connect(cls, spec: WorkerSpec, *, start_timeout_s: float = 120.0, private: bool = False) -> WorkerClient:
+        """Client of the worker for ``spec``; starts it when none listens, or when it is to be ``private``.
 
         Raises :class:`InfrastructureError` when it cannot start, with the tail of its log, and
         :class:`InputError` when the spec names no kernels or no interpreter.
         """
-        client = cls(spec, start_timeout_s=start_timeout_s)
+        client = cls(spec, start_timeout_s=start_timeout_s, private=private)
         client._reach()
         return client
 
@@ -213,8 +214,8 @@ class WorkerClient:
                 _discard(held.link)
         self._prepared.clear()
         if self._link is not None:
-            self._link.close()
-            self._link = None
+            link, self._link = self._link, None
+            self._leave(link)
 
     def shutdown(self) -> None:
         """End the worker too, and those of other variables."""
@@ -247,7 +248,7 @@ class WorkerClient:
             variables = tuple(sorted({**held, **wanted}.items()))
             unset = tuple(name for name in self.spec.unset if name not in wanted)
             spec = replace(self.spec, variables=variables, unset=unset)
-            self._others[key] = WorkerClient(spec, start_timeout_s=self._start_timeout_s)
+            self._others[key] = WorkerClient(spec, start_timeout_s=self._start_timeout_s, private=self._private)
         return self._others[key]
 
     def _ask(self, op: str, body: Message, limit_s: float, *, timed: bool, alone: bool = False) -> Any:
@@ -284,7 +285,7 @@ class WorkerClient:
             for attempt in range(_TRIES):
                 identity = self._identify()
                 try:
-                    self._link = Link(identity, identity.key, self._start_timeout_s)
+                    self._link = Link(identity, self._key(identity), self._start_timeout_s)
                     break
                 except NotBegun:  # it was just leaving
                     if attempt == _TRIES - 1:
@@ -305,7 +306,10 @@ class WorkerClient:
 
     def _fresh(self) -> Link:
         identity = self._identify()
-        return Link(identity, f"{identity.key}-{secrets.token_hex(4)}", self._start_timeout_s)
+        return Link(identity, _key_of_its_own(identity), self._start_timeout_s)
+
+    def _key(self, identity: Identity) -> str:
+        return _key_of_its_own(identity) if self._private else identity.key
 
     def _held(self, handle: int) -> _Prepared:
         try:
@@ -325,7 +329,17 @@ class WorkerClient:
         if self._link is not None:
             link, self._link = self._link, None
             self._prepared = {k: v for k, v in self._prepared.items() if v.link is not link}
+            self._leave(link)
+
+    def _leave(self, link: Link) -> None:
+        if self._private:
+            _discard(link)
+        else:
             link.close()
+
+
+def _key_of_its_own(identity: Identity) -> str:
+    return f"{identity.key}-{secrets.token_hex(4)}"
 
 
 def _case_error(error: Exception) -> tuple[Status, str]:

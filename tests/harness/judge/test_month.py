@@ -192,7 +192,7 @@ def month(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Month]:
     (tmp_path / "attnwatch.toml").write_text(POLICY)
     with open_store(tmp_path / "month.db") as store:
         made = Month(store, tmp_path)
-        monkeypatch.setattr(confirm_module.WorkerClient, "connect", lambda spec: Worker(made, spec))
+        monkeypatch.setattr(confirm_module.WorkerClient, "connect", lambda spec, **_: Worker(made, spec))
         monkeypatch.setattr(ends_module, "build", lambda repo, ref: Build(Path(f"/tree/{int(ref, 16)}"), ref))
         yield made
 

@@ -205,12 +205,6 @@ def test_prepared_cases_are_sampled_until_released(bench: Bench, case: Make) -> 
         prepared.sample(1)
 
 
-def test_prepare_gates(bench: Bench, case: Make) -> None:
-    with pytest.raises(CaseFailed) as failed:
-        bench.prepare(case("wrong_value"), QUICK)
-    assert failed.value.status is Status.WRONG
-
-
 class _Throttled:
     """Every cold sample is discarded."""
 
@@ -228,6 +222,33 @@ class _Throttled:
 
     def telemetry(self) -> dict[str, Scalar]:
         return {}
+
+
+class _Counting(_Throttled):
+    """Samples of a given length; notes how many were asked for."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.asked = seconds, 0
+
+    def sample(self, call: Call, account: Account, *, cold: bool) -> tuple[float, str]:
+        call()
+        self.asked += 1
+        return self.seconds, ""
+
+
+@pytest.mark.parametrize(("seconds", "tries"), [(1e-4, 3), (0.5, 2)])
+def test_the_first_of_a_turn_is_left_out_where_calls_are_short(case: Make, seconds: float, tries: int) -> None:
+    clock = _Counting(seconds)
+    prepared = Bench("cpu", clock=clock).prepare(case(), QUICK)
+    before = clock.asked
+    assert prepared.sample(2) == [seconds] * 2
+    assert clock.asked - before == tries
+
+
+def test_prepare_gates(bench: Bench, case: Make) -> None:
+    with pytest.raises(CaseFailed) as failed:
+        bench.prepare(case("wrong_value"), QUICK)
+    assert failed.value.status is Status.WRONG
 
 
 def test_nothing_but_discarded_samples_is_invalid(case: Make) -> None:
