@@ -43,7 +43,7 @@ lint: setup
 test-scale: setup ## servers, faults, large inputs
 	@$(BIN)/python -m pytest -m scale $(PYTEST_ARGS)
 
-BENCHES := cli overhead adaptive ingest import detection explain incidents dashboard
+BENCHES := cli overhead adaptive interleaved ingest import detection explain incidents dashboard
 bench: setup ## every claim about speed and memory, as ratios within one run
 	@status=0; for b in $(BENCHES); do echo "== bench-$$b"; $(MAKE) --no-print-directory bench-$$b || status=1; done; exit $$status
 

@@ -85,10 +85,11 @@ def run_ab(
             if progress is not None:
                 progress(i, len(cases), case)
             own = rule if relevant is None else replace(rule, relevant=relevant(case))
-            found = _one(case, a, b, options, own)
+            head_first = random.random() < 0.5
+            found = _one(case, a, b, options, own, head_first)
             if found.result is not None and in_doubt(found.result):
                 fresh = fresh or [held.enter_context(WorkerClient.connect(s, private=True)) for s in (head, base)]
-                found = _agreed(found, _one(case, fresh[1], fresh[0], options, own, head_first=True))
+                found = _agreed(found, _one(case, fresh[1], fresh[0], options, own, not head_first))
             done.append(found)
     return done, []
 
@@ -113,9 +114,8 @@ def _agreed(first: ABCase, second: ABCase) -> ABCase:
 
 
 def _one(
-    case: Case, a: WorkerClient, b: WorkerClient, options: MeasureOptions, rule: SequentialOptions, *,
-    head_first: bool = False,
-) -> ABCase:  # fmt: skip
+    case: Case, a: WorkerClient, b: WorkerClient, options: MeasureOptions, rule: SequentialOptions, head_first: bool
+) -> ABCase:
     """One case; over again where a side was lost while it was sampled, which may have been no fault of the case.
 
     ``head_first``: head is prepared first, where else base is.
