@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import select
+from sqlalchemy import distinct, func, select
 
 from harness.model import Status
 
@@ -36,24 +36,39 @@ def retries(store: Store, machine: str, *, runs: int = 60) -> list[RetryCell]:
     m, c, r = t.Measurement, t.Case, t.Run
     here = select(t.Machine.id).where(t.Machine.fingerprint == machine).scalar_subquery()
     newest = select(r.id).where(r.machine_id == here).order_by(r.started_at.desc(), r.id.desc()).limit(runs).subquery()
-    query = (
-        select(r.name, r.started_at, c.benchmark, c.backend, m.case_id, m.attempt, m.status)
-        .join(c, c.id == m.case_id)
-        .join(r, r.id == m.run_id)
-        .where(m.run_id.in_(select(newest.c.id)))
-        .order_by(r.started_at, r.id, c.benchmark, c.backend, m.case_id, m.attempt)
+    counted = m.status.in_((Status.OK.value, *_FAILED))
+    tried = func.count().over(partition_by=(m.run_id, m.case_id)).label("tried")
+    every = (
+        select(m.run_id, m.case_id, m.attempt, m.status, tried)
+        .where(m.run_id.in_(select(newest.c.id)), counted)
+        .subquery()
+    )
+    cell = (r.name, r.started_at, c.benchmark, c.backend)
+    joined = every.join(c, c.id == every.c.case_id).join(r, r.id == every.c.run_id)
+    all_cases = (
+        select(*cell, func.count(distinct(every.c.case_id)))
+        .select_from(joined)
+        .group_by(r.id, *cell)
+        .order_by(r.started_at, r.id, c.benchmark, c.backend)
+    )
+    # Only what was tried again is looked at row by row: a few of very many.
+    again = (
+        select(*cell, every.c.case_id, every.c.status)
+        .select_from(joined)
+        .where(every.c.tried > 1)
+        .order_by(every.c.run_id, every.c.case_id, every.c.attempt)
     )
     held: dict[tuple[str, float, str, str], dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
     with store.read() as connection:
-        for name, at, benchmark, backend, case, _, status in connection.execute(query):
-            if status == Status.OK.value or status in _FAILED:
-                held[name, at, benchmark, backend][case].append(status)
+        counts = connection.execute(all_cases).all()
+        for name, at, benchmark, backend, case, status in connection.execute(again):
+            held[name, at, benchmark, backend][case].append(status)
     cells = []
-    for key, cases in held.items():
-        twice = [statuses for statuses in cases.values() if len(statuses) > 1]
+    for name, at, benchmark, backend, cases in counts:
+        twice = held[name, at, benchmark, backend].values()
         before = Counter(s for statuses in twice for s in statuses[:-1])
         back = sum(statuses[-1] == Status.OK.value for statuses in twice)
-        cells.append(RetryCell(*key, len(cases), len(twice), back, dict(before)))
+        cells.append(RetryCell(name, at, benchmark, backend, cases, len(twice), back, dict(before)))
     return cells
 
 

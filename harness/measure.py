@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import signal
 import sys
 import time
 import uuid
@@ -325,4 +326,6 @@ def _note(text: str) -> None:
 
 
 if __name__ == "__main__":
+    if {"--list", "--dry-run"} & set(sys.argv) and hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # | head: nothing is measured that could be lost
     sys.exit(main())

@@ -22,6 +22,7 @@ SHOTS: dict[str, tuple[str, str, bool]] = {
     "incident-combinations": ("incident", "Combinations", False),
     "incident-changes": ("incident", "What changed", False),
     "incident-evidence": ("incident", "Evidence", False),
+    "incident-trail": ("incident", "Trail", False),
     "incident-triage": ("incident", "Triage", False),
     "series": ("series", "", False),
     "series-dark": ("series?changed=true", "", True),

@@ -49,6 +49,14 @@ def cli(tmp_path: Path) -> Cli:
     return Cli(tmp_path)
 
 
+def test_a_reader_that_went_away_is_no_traceback(cli: Cli) -> None:
+    process = cli.start("--suite", "full", "--list")
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.wait(timeout=60)
+
+
 def suite(folder: Path, n: int = 4) -> str:
     """A workload file with ``n`` workloads."""
     from harness.model import Workload
