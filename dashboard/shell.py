@@ -97,11 +97,11 @@ def chart(made: Any, words: str) -> None:
 
 
 def missing(items: Mapping[str, str]) -> None:
-    """Says plainly what the store does not hold yet: what -> what it would take."""
+    """Says plainly what the store does not hold yet: what -> what it would take, in Markdown of our own."""
     with st.container(border=True):
         st.markdown("**Not recorded yet**")
         for what, why in items.items():
-            st.markdown(f"- {plain(what)}: {plain(why)}")
+            st.markdown(f"- {what}: {why}")
 
 
 def run(mark: str, place: Any, machine: str | None, key: str = "run") -> str | None:

@@ -46,13 +46,24 @@ def shoot(browser: Any, address: str, out: Path, name: str) -> None:
     page.locator('[data-testid="stStatusWidget"]').wait_for(state="detached", timeout=60_000)
     if tab:
         page.get_by_role("tab", name=tab, exact=True).click()
-    page.wait_for_timeout(1500)
-    block = page.locator('[data-testid="stMainBlockContainer"]')
-    height = int(block.evaluate("e => e.getBoundingClientRect().height")) - 60
-    page.set_viewport_size({"width": WIDTH, "height": min(max(height, LEAST), MOST)})
-    page.wait_for_timeout(1000)
+    block, before = page.locator('[data-testid="stMainBlockContainer"]'), 0
+    for _ in range(10):  # parts that come into view are drawn only then, and the page grows
+        _painted(page)
+        height = int(block.evaluate("e => e.getBoundingClientRect().height")) - 60
+        if height == before:
+            break
+        before = height
+        page.set_viewport_size({"width": WIDTH, "height": min(max(height, LEAST), MOST)})
     page.screenshot(path=out / f"{name}.png")
     context.close()
+
+
+def _painted(page: Any) -> None:
+    """Waits until nothing runs and no part is still a grey place holder; plots draw themselves after that."""
+    page.wait_for_timeout(1000)
+    page.locator('[data-testid="stStatusWidget"]').wait_for(state="detached", timeout=60_000)
+    page.wait_for_function("!document.querySelector('[data-testid=stSkeleton]')", timeout=60_000)
+    page.wait_for_timeout(1000)
 
 
 def main() -> int:
