@@ -186,9 +186,8 @@ class _Side:
 def _sample(base: _Side, head: _Side, options: MeasureOptions, rule: SequentialOptions) -> ABResult | None:
     """Pairs until the question is settled or time is up; None where a side was lost."""
     started = time.monotonic()
-    coin = random.Random()
     while True:
-        first, second = (base, head) if coin.random() < 0.5 else (head, base)
+        first, second = (base, head) if random.random() < 0.5 else (head, base)
         if not (first.sample() and second.sample()):
             return None
         pairs = len(head.samples)

@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from scipy import stats
+from study.nights import Count
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -78,7 +79,7 @@ def measured(threads: int, rounds: int, seconds: float) -> Row:
         wrong, families_wrong = wrong + false, families_wrong + bool(false)
         logs += [math.log(r.ratio) for r in results]
         print(f"{threads} threads, round {number + 1} of {rounds}: {false} false of {len(results)}", file=sys.stderr)
-    bound = float(stats.beta.ppf(0.95, wrong + 1, len(logs) - wrong)) if wrong < len(logs) else 1.0
+    bound = Count(wrong, len(logs)).high
     spread = statistics.stdev(logs)
     half = 1.96 * spread / len(logs) ** 0.5
     middle = statistics.mean(logs)

@@ -14,7 +14,7 @@ from harness.worker import WorkerSpec
 
 from .workers import QUICK, case, private_runtime, tree, workers_listening
 
-#: Kernels whose speed is drawn when a process begins: fast in the first that is started, then as told.
+#: Kernels of one speed in the first process that is started, and of another in those after it.
 FIRST_DIFFERS = """
 import pathlib
 _seen = pathlib.Path({seen!r})

@@ -23,10 +23,11 @@ _WAIT_SHARE = 0.05
 #: Samples after which threads are looked for anew.
 _LOOK_ANEW = 32
 
-_CPUS = Path("/sys/devices/system/cpu")
+#: What the system tells of its processors.
+CPUS = Path("/sys/devices/system/cpu")
 
 
-def last_level_cache(cpus_folder: Path = _CPUS) -> tuple[int, str]:
+def last_level_cache(cpus_folder: Path = CPUS) -> tuple[int, str]:
     """Bytes of last-level cache that the usable cores reach, and where that is known from.
 
     Instances are told apart by the cores that share them and added up, since a kernel may run on all of them.
@@ -172,7 +173,7 @@ class CpuClock:
         millidegrees = _number(Path("/sys/class/thermal/thermal_zone0/temp"))
         if millidegrees is not None:
             found["temperature_c"] = millidegrees / 1000.0
-        kilohertz = _number(_CPUS / "cpu0/cpufreq/scaling_cur_freq")
+        kilohertz = _number(CPUS / "cpu0/cpufreq/scaling_cur_freq")
         if kilohertz is not None:
             found["clock_hz"] = kilohertz * 1000.0
         if hasattr(os, "getloadavg"):
